@@ -1,4 +1,4 @@
-"""Commands of the benchmark: run, prepare, control, airflow, archives, kafka, curves, report, document, list, clean."""
+"""Commands of the benchmark: run, prepare, control, airflow, archives, typed, kafka, curves, report, and more."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ Winnow beside what a user would pick instead, on the same segment files, in one 
   python -m bench control                ten thousand partitions, a thousand topics, two hundred compactions
   python -m bench airflow                what the DAGs cost in a real Airflow: idle ticks, small topics and files
   python -m bench archives 12m           10 M records as sinks leave them: in one process, on Spark, plain Spark
+  python -m bench typed 12m              3 M keys of Avro values as a typed table: in process, on Spark, plain Spark
   python -m bench kafka 12m              12 M records of a broker: ingest beside Spark's copy, the broker's cleaner
   python -m bench curves                 cost against records, keys, partitions and dirty share
   python -m bench report --plot docs/img/performance.svg
@@ -72,12 +73,16 @@ def build_parser() -> argparse.ArgumentParser:
     archives = commands.add_parser("archives", help="how archives of sinks go in, beside a plain Spark job")
     archives.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     archives.add_argument("--records", type=int, metavar="N", help="records of each archive; default: by size")
+    typed = commands.add_parser("typed", help="how a table of Avro values is built, beside a plain Spark job")
+    typed.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
+    typed.add_argument("--keys", type=int, metavar="N", help="keys of the topic; default: by size")
+    typed.add_argument("--ways", default="", metavar="A;B", help="only these, separated by semicolons")
     kafka = commands.add_parser("kafka", help="how a Kafka topic goes in, beside Spark's own copy of it")
     kafka.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     kafka.add_argument("--records", type=int, metavar="N", help="records of the topic; default: by size")
     kafka.add_argument("--rounds", type=int, default=2, metavar="N", help="runs of each; default: 2")
     kafka.add_argument(
-        "--parts", default="", metavar="A,B", help="only these: ingest, costs, following, cleaner, restore"
+        "--parts", default="", metavar="A,B", help="only these: ingest, costs, following, cleaner, restore, delay"
     )
     curves = commands.add_parser("curves", help="cost against records, keys, partitions, dirty share")
     curves.add_argument("--plot", nargs="?", type=Path, const=DEFAULT_CURVES, metavar="SVG", help="and draw them")
@@ -223,8 +228,17 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     return 1 if any(run.note for run in runs) else 0
 
 
+def _typed(given: argparse.Namespace, shown: ProgressPrinter) -> int:
+    from bench.typed_tables import run_typed_tables
+
+    ways = [way.strip() for way in given.ways.split(";") if way.strip()]
+    runs = run_typed_tables(get_bench_folder(), given.size, given.keys, ways, shown.say)
+    return 1 if any(run.note for run in runs) else 0
+
+
 def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
     from bench.kafka_cleaner import run_cleaners
+    from bench.kafka_delay import MINUTES, describe_delays, run_delay
     from bench.kafka_following import run_following
     from bench.kafka_ingest import RECORDS, run_kafka, run_parts
     from bench.kafka_restore import run_restores
@@ -238,6 +252,8 @@ def _kafka(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         run_parts(get_bench_folder(), min(given.records or RECORDS[given.size], 1_000_000), given.rounds, shown.say)
     if "following" in parts:
         run_following(get_bench_folder(), given.records or 1_000, given.rounds, shown.say)
+    if "delay" in parts:
+        shown.say(describe_delays(run_delay(get_bench_folder(), MINUTES, shown.say)))
     if "cleaner" in parts:
         run_cleaners(get_bench_folder(), given.records or RECORDS[given.size], shown.say)
     if "restore" in parts:
@@ -289,8 +305,10 @@ def _clean(given: argparse.Namespace, shown: ProgressPrinter) -> int:
         get_bench_folder() / "control",
         get_bench_folder() / "airflow",
         get_bench_folder() / "archives",
+        get_bench_folder() / "typed",
         get_bench_folder() / "kafka",
         get_bench_folder() / "kafka-cleaner",
+        get_bench_folder() / "kafka-delay",
         get_bench_folder() / "kafka-restore",
         get_bench_folder() / "curves",
     ):
@@ -305,6 +323,7 @@ _COMMANDS = {
     "control": _control,
     "airflow": _airflow,
     "archives": _archives,
+    "typed": _typed,
     "kafka": _kafka,
     "curves": _curves,
     "report": _report,

@@ -16,6 +16,7 @@ from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.task_skipping import skip_tasks
 from winnow_airflow.tasks import following, ingest_steps, task_start
+from winnow_airflow.tasks.latest_tables import update_due_tables
 from winnow_airflow.xcom_values import TOPIC_PATTERN, IngestRow, build_label, share_ingest_rows
 
 DOC = """
@@ -60,7 +61,8 @@ KAFKA_DOC = """
 Asks the brokers about all topics of the run, and appends what is new, each topic in one commit. A failed topic stops no
 other, and fails a task of its own (`ingest_topic`), not this one. If another run reads from Kafka at the same time, the
 task leaves the topics to it. Records how far each topic is behind, and which are gone at the brokers: those are an
-alert (`source_gone`), and no failure.
+alert (`source_gone`), and no failure. At the end, tables of latest states are brought up to date that are due
+(`winnow.latest.update=SECONDS`).
 """
 
 TOPIC_DOC = """
@@ -87,7 +89,9 @@ def ingest_kafka() -> list[list[str]]:
     context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
     with task_start.open_task_installation(context) as installation:
-        return following.ingest_from_kafka(installation, context, as_of_ms=as_of_ms)
+        failed = following.ingest_from_kafka(installation, context, as_of_ms=as_of_ms)
+        update_due_tables(installation)
+    return failed
 
 
 @task(

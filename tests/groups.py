@@ -37,8 +37,8 @@ GROUPS: Final = (
     ("cluster",),
     ("faults",),
     ("browser",),
-    ("integration",),
     ("dags",),
+    ("integration",),
     ("bench",),
     ("spark",),
     ("page",),
@@ -51,7 +51,7 @@ GROUPS: Final = (
 in no group runs in one of its own, before all others."""
 WAITING: Final = frozenset({"airflow", "kafka", "cluster", "faults", "browser"})
 """Folders whose tests wait for servers and for processes that were killed, so that others have the processor."""
-PROCESSES: Final = MappingProxyType({"kafka": 2, "integration": 4, "unit": 3})
+PROCESSES: Final = MappingProxyType({"kafka": 2, "dags": 2, "integration": 4, "unit": 3})
 """Folders that are groups of their own and too long for one: file by file their tests go to several processes in
 turn."""
 WITHOUT_SPARK: Final = ("unit", "contract", "catalogue", "page")

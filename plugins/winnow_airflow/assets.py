@@ -46,7 +46,8 @@ def build_event(receipt: Receipt, mark: Watermark) -> dict[str, Any]:
     ``operation``: :data:`COMPACT`. ``plan_id``, ``snapshot_id``: of the publish. ``partitions``: number of partitions
     of the topic. ``offsets``: first dirty offset per partition; None where there are more than
     :data:`MAXIMUM_EVENT_OFFSETS`. ``compacted_through_ms``: every record of the log with this timestamp or an earlier
-    one is compacted (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known.
+    one is compacted (:class:`winnow.pipeline.monitor.watermark.Watermark`); None: not known. ``latest_snapshot_id``: of
+    the table of the latest state, once it shows the publish; None: the topic keeps none, or it is behind.
     """
     return {
         "operation": COMPACT,
@@ -97,6 +98,7 @@ def _describe_mark(mark: Watermark) -> dict[str, Any]:
         "partitions": len(offsets),
         "offsets": offsets if len(offsets) <= MAXIMUM_EVENT_OFFSETS else None,
         "compacted_through_ms": mark.compacted_through_ms,
+        "latest_snapshot_id": None if mark.latest_snapshot_id is None else str(mark.latest_snapshot_id),
     }
 
 

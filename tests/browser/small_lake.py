@@ -48,7 +48,15 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
         },
     ),
     "payments": (2, {"min_cleanable_dirty_ratio": "0.2"}),
-    "customers": (2, {"delete_retention_ms": str(24 * HOUR_MS)}),
+    "customers": (
+        2,
+        {
+            "delete_retention_ms": str(24 * HOUR_MS),
+            "winnow_key_format": "string",
+            "winnow_value_format": "json",
+            "winnow_latest_fields": "key,id,amount,note",
+        },
+    ),
     "inventory": (2, {"max_compaction_lag_ms": str(6 * HOUR_MS), "min_cleanable_dirty_ratio": "0.9"}),
     "sessions": (2, {}),
     "devices": (2, {"compaction_strategy": "timestamp"}),

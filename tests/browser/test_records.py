@@ -105,3 +105,34 @@ def test_records_fit_into_a_narrow_window(look: Open) -> None:
     page = seen.at("#/topics/orders/records")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     seen.picture("records-narrow")
+
+
+def test_decoded_records_have_a_column_for_each_field_that_is_shown(look: Open) -> None:
+    """What the topic's rules hide is nowhere: neither as a column, nor in full, nor among the versions of the key."""
+    seen = look("small")
+    page = seen.at("#/topics/customers/records")
+    page.locator('[data-key="format-decoded"]').click()
+    expect(page.get_by_role("columnheader", name="amount")).to_be_visible()
+    seen.filled()
+    names = [text.strip() for text in page.locator("thead th").all_inner_texts()]
+    assert names[:6] == ["Offset", "Timestamp", "Key", "id", "amount", "note"]
+    row = page.locator("tbody tr").filter(has=page.locator("td:nth-child(4) code")).first
+    expect(row.locator("td").nth(2)).to_contain_text(re.compile(r"^\d"))
+    assert re.fullmatch(r"\d{19}", row.locator("code").nth(1).inner_text())
+    seen.picture("records-decoded")
+    row.locator('[data-key^="record-"]').click()
+    value = page.locator("pre[aria-label='Value']")
+    expect(value).to_contain_text(re.compile(r'^\{\n  "id": \d{19},\n  "amount": '))
+    page.get_by_role("button", name="Why is it here?").click()
+    expect(page.locator(".why-svg")).to_be_visible()
+    seen.filled()
+    assert "card" not in page.content()
+    seen.picture("records-decoded-why")
+    page.locator('[data-key="format-json"]').click()
+    expect(page.get_by_role("columnheader", name="Headers")).to_be_visible()
+
+
+def test_a_topic_of_bytes_offers_no_decoded_form(seen: BrowserPage) -> None:
+    """There is nothing to decode by."""
+    assert seen.page.locator('[data-key="format-hex"]').count() == 1
+    assert seen.page.locator('[data-key="format-decoded"]').count() == 0

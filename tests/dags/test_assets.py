@@ -15,8 +15,9 @@ from tests.dags.test_concurrent_runs import A, as_run, planned, stage
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.config.settings import Settings
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table_files import drop_latest_table
 from winnow.pipeline.monitor.watermark import Watermark
-from winnow.pipeline.topics.definition import create_topic
+from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.values.model import Status
 from winnow.values.results import Receipt
 from winnow_airflow.assets import (
@@ -94,6 +95,7 @@ def test_an_event_names_offsets_and_time_but_not_a_vector_of_thousands() -> None
         "partitions": 2,
         "offsets": {"0": 3, "1": 5},
         "compacted_through_ms": T_MS,
+        "latest_snapshot_id": None,
     }
     many = build_event(receipt, Watermark("orders", 9, dict.fromkeys(range(MAXIMUM_EVENT_OFFSETS + 1), 0), None))
     assert (many["offsets"], many["partitions"], many["compacted_through_ms"]) == (
@@ -117,6 +119,24 @@ def test_a_report_tells_the_watermark_of_the_whole_topic(installation: Installat
         assert mark.first_dirty_offsets == {0: 100}
         assert mark.compacted_through_ms is not None
         assert before_ms <= mark.compacted_through_ms <= installation.now_ms()
+
+
+def test_an_event_names_the_snapshot_of_the_table_of_the_latest_state_once_it_shows_the_publish(
+    installation: Installation, tmp_path: Path
+) -> None:
+    """Of a table that is behind it names none: a consumer would read another state than was published."""
+    make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
+    alter_topic(installation, "orders", {"winnow.latest.table": "true"}, [])
+    run = as_run(installation, A)
+    batch = planned(run, "orders")
+    stage(run, batch, tmp_path)
+    compaction_steps.publish_batch(run, batch)
+    ((receipt, mark),) = compaction_steps.report_batch(run, batch)[1]
+    table = installation.log.catalog.load_table(("winnow_latest", "orders"))
+    assert build_event(receipt, mark)["latest_snapshot_id"] == str(table.metadata.current_snapshot_id)
+    drop_latest_table(installation, "orders")
+    ((_, behind),) = compaction_steps.report_batch(run, batch)[1]
+    assert behind.latest_snapshot_id is None
 
 
 def test_the_watermark_of_an_idle_topic_may_be_asked_for(installation: Installation, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from tests.dags.conftest import RunDag
 from tests.support.dag_topics import read_topic
 from winnow.errors import UsageError
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow_airflow.tasks import following
@@ -80,6 +81,26 @@ def test_a_run_without_params_follows_what_the_settings_name(
     assert run_dag("ingest_topics")["run", -1] == "success"
     assert [len(read_topic(installation, name)) for name in BOTH] == [3, 5]
     assert "other.topic" not in installation.log.names()
+
+
+def test_a_run_brings_a_table_of_the_latest_state_up_to_date_that_is_due(
+    installation: Installation, run_dag: RunDag, followed: KafkaBroker
+) -> None:
+    """So does the watch, which comes less often; a table that is not due is left alone."""
+    run_dag("ingest_topics")
+    for name, seconds in zip(BOTH, ("1", "86400"), strict=True):
+        alter_topic(installation, name, {"winnow.latest.table": "true", "winnow.latest.update": seconds}, [])
+        update_latest_table(installation, name)
+        produce(followed, name, 1)
+    time.sleep(1)
+    run_dag("ingest_topics")
+    found = [installation.store.latest_tables.find(name) for name in BOTH]
+    assert [progress is not None and progress.missing_since_ms is None for progress in found] == [True, False]
+    alter_topic(installation, BOTH[1], {"winnow.latest.update": "1"}, [])
+    run_dag("watch_topics")
+    progress = installation.store.latest_tables.find(BOTH[1])
+    assert progress is not None
+    assert progress.missing_since_ms is None
 
 
 def test_a_run_may_name_topics_of_the_settings_cluster_alone(

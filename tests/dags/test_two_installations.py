@@ -7,6 +7,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from tests.dags.conftest import copy_home
 from tests.dags.test_parsing import DAGS
+from tests.faults.forked_processes import ForkServer, start_fork_server
 from tests.support.airflow_environment import ENVIRONMENT
 from tests.support.dag_topics import build_old_lines, make_topic, read_topic
 from winnow.config.settings import Settings, load_settings
@@ -25,58 +27,12 @@ from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 NAMES = ("sales", "stock")
 
-RUN = """
-import json, sys
-from airflow.dag_processing.dagbag import DagBag
-dag = DagBag(dag_folder=sys.argv[1]).dags[sys.argv[2]]
-for task in dag.tasks:
-    task.retries = 0
-print(json.dumps(str(dag.test(run_conf={"topics": ["orders"]}).state)))
-"""
-
-
-TASKS = """
-import json, sys
-from airflow.models.serialized_dag import SerializedDagModel
-from airflow.utils.session import create_session
-with create_session() as session:
-    dags = [SerializedDagModel.get(name, session=session).dag for name in sys.argv[1:]]
-print(json.dumps([[[task.pool, task.queue] for task in dag.tasks] for dag in dags]))
-"""
-
-
-START = """
-import json, sys
-from datetime import UTC, datetime, timedelta
-from airflow.jobs.job import Job
-from airflow.jobs.scheduler_job_runner import SchedulerJobRunner
-from airflow.models.pool import Pool
-from airflow.models.serialized_dag import SerializedDagModel
-from airflow.utils.session import create_session
-from airflow.utils.state import DagRunState
-from airflow.utils.types import DagRunTriggeredByType, DagRunType
-from sqlalchemy import delete
-with create_session(scoped=False) as session:
-    due = datetime.now(UTC) - timedelta(minutes=1)  # SQLite's present has no fractions of a second
-    run = SerializedDagModel.get(sys.argv[1], session=session).dag.create_dagrun(
-        run_id="manual__pools", run_type=DagRunType.MANUAL, run_after=due, conf={}, state=DagRunState.QUEUED,
-        triggered_by=DagRunTriggeredByType.TEST, session=session,
-    )
-    session.execute(delete(Pool).where(Pool.pool == "winnow_commit"))
-    session.flush()
-    SchedulerJobRunner(Job())._start_queued_dagruns(session)
-    session.flush()
-    session.refresh(run)
-    found = [str(run.state), run.conf]
-    session.rollback()
-print(json.dumps(found))
-"""
-
 
 class TwoInstallations:
     """One Airflow, and what each of :data:`NAMES` is started with."""
 
     def __init__(self, airflow_home: Settings, folder: Path) -> None:
+        self.folder = folder
         copy_home(airflow_home, folder / "airflow-home")
         shared = load_settings(env={**ENVIRONMENT, "WINNOW_HOME": str(folder / "airflow-home")})
         self.database = shared.airflow_home / "airflow.db"
@@ -101,13 +57,19 @@ class TwoInstallations:
             for name in NAMES
         }
 
-    def run(self, name: str, *command: str) -> str:
-        """What Python prints in that installation."""
+    def read_dags(self, name: str) -> None:
+        """Let a DAG processor read the DAGs of that installation once."""
+        command = [sys.executable, "-W", "ignore", "-m", "airflow", "dag-processor", "--bundle-name", name]
         ended = subprocess.run(
-            [sys.executable, "-W", "ignore", *command], env=self.environments[name], capture_output=True, text=True
+            [*command, "--num-runs", "1"], env=self.environments[name], capture_output=True, text=True
         )
         assert ended.returncode == 0, ended.stdout + ended.stderr
-        return ended.stdout
+
+    def ask(self, server: ForkServer, name: str, *step: str) -> Any:
+        """What a step (installation_steps.py) answers in that installation."""
+        process = server.start(self.folder, json.dumps(self.environments[name]), *step)
+        assert process.wait() == 0, process.errors
+        return json.loads(process.errors.splitlines()[-1])
 
     def select(self, query: str) -> list[Any]:
         """Rows of Airflow's database."""
@@ -123,18 +85,32 @@ def installations(airflow_home: Settings, tmp_path_factory: pytest.TempPathFacto
     for number, name in enumerate(NAMES, 1):
         with open_installation(load_settings(env=made.environments[name])) as installation:
             make_topic(installation, folder, "orders", [build_old_lines(20 * number, 4)], segment_ms="1000")
-        made.run(name, "-m", "airflow", "dag-processor", "--bundle-name", name, "--num-runs", "1")
+        made.read_dags(name)
     return made
 
 
-def test_a_dag_processor_each_lists_both_installations_dags_without_a_clash(installations: TwoInstallations) -> None:
+@pytest.fixture(scope="module")
+def server(installations: TwoInstallations) -> Iterator[ForkServer]:
+    """Starts processes of either installation; what differs between the two they get by themselves."""
+    environment = {
+        name: value
+        for name, value in installations.environments["sales"].items()
+        if not name.startswith(("WINNOW_", "AIRFLOW__OPERATORS", "PYTHONPATH"))
+    }
+    with start_fork_server(environment, "tests.dags.installation_steps") as started:
+        yield started
+
+
+def test_a_dag_processor_each_lists_both_installations_dags_without_a_clash(
+    installations: TwoInstallations, server: ForkServer
+) -> None:
     """Every DAG is there twice, for workers of its own queue, as is the asset that one waits for; pools are shared."""
     dags = dict(
         installations.select("SELECT dag_id, bundle_name FROM dag WHERE NOT is_stale AND bundle_name != 'dags-folder'")
     )
     assert dags == {f"{name}_{dag}": name for name in NAMES for dag in DAGS}
     assert installations.select("SELECT filename, stacktrace FROM import_error") == []
-    listed = json.loads(installations.run("sales", "-c", TASKS, *(f"{name}_compact_topics" for name in NAMES)))
+    listed = installations.ask(server, "sales", "tasks", *(f"{name}_compact_topics" for name in NAMES))
     for name, tasks in zip(NAMES, listed, strict=True):
         assert {queue for _, queue in tasks} == {name}
         assert {pool for pool, _ in tasks} <= {*POOLS, "default_pool"}
@@ -146,12 +122,14 @@ def test_a_dag_processor_each_lists_both_installations_dags_without_a_clash(inst
     }
 
 
-def test_a_run_of_each_compacts_its_own_lake_and_sends_its_own_asset_event(installations: TwoInstallations) -> None:
+def test_a_run_of_each_compacts_its_own_lake_and_sends_its_own_asset_event(
+    installations: TwoInstallations, server: ForkServer
+) -> None:
     """Topics of the same name: neither run touches the other's, nor starts what waits for the other's."""
     left = {name: 20 * number for number, name in enumerate(NAMES, 1)}
     for name in NAMES:
-        ran = installations.run(name, "-c", RUN, ENVIRONMENT["AIRFLOW__CORE__DAGS_FOLDER"], f"{name}_compact_now")
-        assert json.loads(ran.splitlines()[-1]) == "success"
+        dag_folder = ENVIRONMENT["AIRFLOW__CORE__DAGS_FOLDER"]
+        assert installations.ask(server, name, "run", dag_folder, f"{name}_compact_now") == "success"
         left[name] = 4
         for each in NAMES:
             with open_installation(load_settings(env=installations.environments[each])) as installation:
@@ -169,7 +147,9 @@ def test_a_run_of_each_compacts_its_own_lake_and_sends_its_own_asset_event(insta
     assert sorted(events) == [(f"{name}_compact_now", f"winnow://{name}_topic/orders") for name in NAMES]
 
 
-def test_the_scheduler_of_one_finds_the_pools_that_runs_of_the_other_lack(installations: TwoInstallations) -> None:
+def test_the_scheduler_of_one_finds_the_pools_that_runs_of_the_other_lack(
+    installations: TwoInstallations, server: ForkServer
+) -> None:
     """Without that they would wait for ever: one scheduler starts the runs of both, with the settings of one."""
-    started = installations.run("stock", "-c", START, "sales_sweep_topics")
-    assert json.loads(started.splitlines()[-1]) == ["running", {MISSING_POOLS_KEY: ["winnow_commit"]}]
+    started = installations.ask(server, "stock", "start", "sales_sweep_topics")
+    assert started == ["running", {MISSING_POOLS_KEY: ["winnow_commit"]}]

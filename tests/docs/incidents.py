@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support import in_process_spark
-from tests.support.world import TOPIC, World, build_versions, record
+from tests.support.world import TOPIC, World, build_versions, record, write_jsonl
 from winnow.config.kafka_settings import Origin, SourceSetting
 from winnow.errors import CommitUnknownError, RunAgainError, ValidationBrokenError, ValidationFailedError
 from winnow.files import storage
@@ -30,6 +30,7 @@ from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.ingest.kafka.configuration import follow_configuration
 from winnow.pipeline.installation import open_installation
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.monitor.watch import watch_topics
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -59,6 +60,20 @@ BROKEN_SUITE = {
 PATIENCE_MS = 1_000
 """How long a sweep may be late before somebody is told."""
 
+STRICT_SUITE = {
+    "name": "strict",
+    "expectations": [
+        {
+            "id": "value_known",
+            "type": "expect_column_values_to_be_in_set",
+            "severity": "critical",
+            "kwargs": {"column": "value", "value_set": ["value-0-10", "value-0-11"]},
+            "meta": {"sentence": "Every value is known."},
+        }
+    ],
+}
+"""A suite over the table of the latest state that one of its rows violates."""
+
 Env = dict[str, str]
 
 
@@ -66,7 +81,8 @@ def lake_settings(folder: Path) -> Env:
     """The variables under which the lake in ``folder`` is found, by this process and by a shell."""
     suites = folder / "suites"
     suites.mkdir(exist_ok=True)
-    (suites / "broken.json").write_text(json.dumps(BROKEN_SUITE))
+    for suite in (BROKEN_SUITE, STRICT_SUITE):
+        (suites / f"{suite['name']}.json").write_text(json.dumps(suite))
     return {
         "WINNOW_HOME": str(folder / "home"),
         "WINNOW_EXPECTATIONS": str(suites),
@@ -334,6 +350,38 @@ def gone_source(world: World) -> Env:
     return {}
 
 
+def late_table(world: World) -> Env:
+    """The table of the latest state lacks records of an hour ago, which it may not."""
+    prepare(world, 2)
+    _keep_table(world, winnow_latest_max_age_ms="60000")
+    world.clock.now_ms += 3_600_000
+    watch_topics(world.installation)
+    return {}
+
+
+def _keep_table(world: World, **config: str) -> None:
+    named = {name.replace("_", "."): text for name, text in config.items()}
+    alter_topic(world.installation, TOPIC, {"winnow.latest.table": "true", **named}, [])
+
+
+def rejected_rows(world: World) -> Env:
+    """The topic's suite over typed columns refuses a row that an update would have shown."""
+    prepare(world)
+    _keep_table(world, winnow_value_format="string", winnow_latest_expectations="strict")
+    with pytest.raises(ValidationFailedError):
+        update_latest_table(world.installation, TOPIC)
+    return {}
+
+
+def undecoded_rows(world: World) -> Env:
+    """Values that are no JSON, and a file with newer ones that are."""
+    prepare(world)
+    _keep_table(world, winnow_value_format="json")
+    update_latest_table(world.installation, TOPIC)
+    newer = [record(12 + number, f"key-{number}".encode(), b"{}") for number in range(3)]
+    return {"FILE": write_jsonl(world.folder / "newer.jsonl", newer)}
+
+
 @dataclass(frozen=True)
 class Case:
     """How a section's subject comes about, which alert tells of it, and a command that its message gives.
@@ -368,6 +416,11 @@ CASES: dict[str, Case] = {
     "source_gone": Case(gone_source, "source_gone", "winnow topics describe orders"),
     "configuration_held": Case(
         held_configuration, "configuration_held", "winnow topics alter orders --accept-kafka-config"
+    ),
+    "latest_late": Case(late_table, "latest_late", "winnow latest-table update orders"),
+    "latest_rejected": Case(rejected_rows, "latest_rejected", "winnow latest-table update orders"),
+    "latest_suspect": Case(
+        undecoded_rows, "latest_suspect", "winnow schemas list orders", newest=frozenset({12, 13, 14})
     ),
     "recovered": Case(two_partitions),
     "A segment is gone for good": Case(lost_segment, topic="orders-2", newest=frozenset({33, 34, 35})),

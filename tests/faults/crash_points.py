@@ -150,7 +150,7 @@ MOMENTS: dict[str, tuple[Callable[[], None], Callable[[World], None]]] = {
     "publish before the checkpoint": (lambda: kill_before(Projection, "record_publication"), compact),
     "publish within the checkpoint": (lambda: kill_after(Projection, "record_publication"), compact),
     "latest table before its commit": (lambda: kill_before(LatestTable, "commit"), compact),
-    "latest table with its files written": (lambda: kill_after(table_change, "update_partition"), update_latest),
+    "latest table with its files written": (lambda: kill_after(table_change, "write_part"), update_latest),
     "latest table after its commit": (lambda: kill_after(LatestTable, "commit"), compact),
     "sweep before expiry": (lambda: kill_before(sweeping, "expire_snapshots"), sweep),
     "sweep after expiry": (lambda: kill_after(sweeping, "expire_snapshots"), sweep),

@@ -18,6 +18,7 @@ from typing import Final
 import pyarrow.parquet as pq
 from pyiceberg.table import StaticTable
 
+from tests.faults import crash_points
 from tests.faults.power_cut_workload import carry_out
 from tests.support.world import (
     TOPIC,
@@ -53,6 +54,7 @@ from winnow.pipeline.topics.partitions import pause_partitions, resume_partition
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.pipeline.undo.undo import undo_change
+from winnow.quality.gx_runtime import import_great_expectations
 from winnow.sources.checkpoint_file import CheckpointEntry
 from winnow.values.model import Record
 
@@ -320,6 +322,16 @@ def make_commands(now_ms: int) -> Mapping[str, Command]:
 def run(world: World, name: str) -> None:
     """Run one of them."""
     make_commands(read_wall_clock_ms())[name].run(world)
+
+
+def load_libraries() -> None:
+    """Import what most commands import, before the processes that run them are forked."""
+    import_great_expectations()
+
+
+def main() -> None:
+    """Run the command that the arguments name (crash_points.py)."""
+    crash_points.main()
 
 
 def list_unnamed_files(folder: Path) -> set[str]:

@@ -72,7 +72,8 @@ def start_fork_server(
 ) -> Iterator[ForkServer]:
     """A process that has imported what the children need, for as long as the block runs; ``env``: more for it.
 
-    ``module``: has the ``main`` that each child runs, with its arguments in ``sys.argv``.
+    ``module``: has the ``main`` that each child runs, with its arguments in ``sys.argv``. Its ``load_libraries``, if it
+    has one, runs before all of them.
     """
     environment = {"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.environ["PATH"], **(env or {})}
     command = [sys.executable, "-m", "tests.faults.forked_processes", module]
@@ -93,6 +94,7 @@ def _ask(server: subprocess.Popen[str], request: list[str | int]) -> Any:
 
 def serve(module: ModuleType) -> None:
     """Answer requests, one after another, until standard input ends; children run ``module``."""
+    getattr(module, "load_libraries", lambda: None)()
     for line in sys.stdin:
         kind, *details = json.loads(line)
         answer = wait(*details) if kind == "wait" else fork(module, *details)

@@ -1,4 +1,4 @@
-"""``winnow schemas list``: which schemas keys and values begin with; what a registry says of them, or why not."""
+"""``winnow schemas``: which schemas keys and values begin with; what a registry says of them, or why not."""
 
 from __future__ import annotations
 
@@ -88,3 +88,26 @@ def test_topic_without_records_says_so(tmp_path: Path) -> None:
     winnow("topics", "create", "orders", "--partitions", 1)
     assert winnow("schemas", "list", "orders").stderr == "orders has no records.\n"
     assert "nothing" in winnow("schemas", "list", "nothing", code=2).stderr
+
+
+def test_pull_says_what_it_kept_and_names_what_it_could_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids that the registry does not know are an error, in words and as a document; the others are kept."""
+    make_topic(tmp_path / "a.jsonl", [("a", frame(1, "secret")), ("b", frame(2)), ("c", frame(3))])
+
+    def answer(path: str) -> tuple[int, bytes]:
+        known = {"1": (200, b'{"schema": "\\"int\\""}'), "3": (200, b'{"schema": "\\"int\\"", "references": 1}')}
+        return known.get(path.rsplit("/", 1)[1], (404, b'{"error_code": 40403}'))
+
+    assert "No schema registry is set" in winnow("schemas", "pull", "orders", code=2).stderr
+    with serve_answers(answer) as (url, _):
+        monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
+        winnow("schemas", "pull", "orders", code=6)
+    with serve_answers(lambda path: answer(path.replace("/3", "/1"))) as (url, _):
+        monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
+        shown = winnow("schemas", "pull", "orders", code=4)
+        assert "orders: 2 schemas pulled; 2 schemas kept with the topic." in shown.stderr
+        assert "the registry does not know 2." in " ".join(shown.stderr.split())
+        answered = winnow("schemas", "pull", "orders", "--json", code=4)
+        assert (answered.document["pulled"], answered.document["unknown"]) == ([], [2])
+        assert [error["exit_code"] for error in answered.errors] == [4]
+    assert "secret" not in f"{shown} {answered}"

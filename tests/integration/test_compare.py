@@ -43,7 +43,7 @@ _rows = st.lists(
 def in_process(installation: Installation, request: DiffRequest, progress: Progress | None) -> DiffResult:
     """The engine without Spark."""
     found = [compare_partition(request, partition, budget=installation.budget) for partition in request.partitions]
-    return DiffResult(request.comparison_id, request.topic, tuple(found))
+    return DiffResult(request.plan_id, request.topic, tuple(found))
 
 
 def shadow(world: World, strategy: Strategy, **options: object) -> Comparison:

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 
 from oracle.latest_state import compute_latest_state
 from tests.integration.test_latest import in_order, to_records
+from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, define_world, open_world, record
 from winnow.clock import read_wall_clock_ms
@@ -29,6 +30,7 @@ from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.latest import table as latest_table
 from winnow.pipeline.latest.table import LatestUpdate, update_latest_table
+from winnow.pipeline.spark import plan_job
 from winnow.values.model import Record
 from winnow.values.strategies import Strategy
 
@@ -179,9 +181,9 @@ class History:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @settings(max_examples=settings().max_examples // 8)
-@given(steps=draw_steps(_appends, 3, 6), small_files=st.integers(1, 8))
+@given(steps=draw_steps(_appends, 3, 6), small_files=st.integers(1, 8), in_tasks=st.booleans())
 def test_table_equals_the_oracle_after_any_history(
-    steps: list[tuple[str, Any]], strategy: Strategy, small_files: int
+    steps: list[tuple[str, Any]], strategy: Strategy, small_files: int, in_tasks: bool
 ) -> None:
     """Late, lower versions, tombstones that expire, a raised log start, undone ingests, another strategy, sweeps.
 
@@ -189,9 +191,11 @@ def test_table_equals_the_oracle_after_any_history(
     """
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_world(Path(folder), FakeClock(read_wall_clock_ms())) as world,
+        open_world(Path(folder), FakeClock(read_wall_clock_ms())) as opened,
         pytest.MonkeyPatch.context() as patch,
     ):
+        patch.setattr(plan_job, "run_job", run_latest_job)
+        world = prefer_tasks(opened) if in_tasks else opened
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         times = {"winnow.late.arrival.ms": "0", "winnow.retired.grace.ms": str(5 * HOUR_MS)}

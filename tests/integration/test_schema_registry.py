@@ -25,6 +25,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.config.setting_fields import SchemaRegistrySettings
 from winnow.errors import ConfigurationError, ServiceError
 from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.read.schema_pull import pull_schemas
 from winnow.schemas.decoder import DecodedBatch
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import make_decoder
@@ -243,6 +244,31 @@ def test_no_id_is_asked_for_twice_and_bytes_that_are_no_datums_not_without_end()
         for _ in range(2):
             assert few.find_document(5_000) is None
         assert paths.count("/schemas/ids/5000") == 1
+
+
+def test_a_topic_whose_schemas_were_pulled_needs_its_registry_no_more(tmp_path: Path) -> None:
+    """Both versions of the values' schema and what they refer to; the table is built when there is no registry."""
+    order = {"id": 1, "to": {"city": "Paris"}}
+    with serve_apicurio(tmp_path) as url:
+        client = SchemaRegistryClient({"url": url})
+        client.register_schema("address", Schema(json.dumps(ADDRESS), "AVRO"))
+        references = [SchemaReference("n.Address", "address", 1)]
+        later = make_order_schema({"name": "note", "type": ["null", "string"], "default": None})
+        first, second = (
+            AvroSerializer(client, Schema(text, "AVRO", references)) for text in (make_order_schema(), later)
+        )
+        here = {"WINNOW_SCHEMA_REGISTRY__URL": url}
+        with open_world(tmp_path, FakeClock(read_wall_clock_ms()), here) as world:
+            world.create(1, winnow_latest_table="true", winnow_key_format="string", winnow_value_format="avro")
+            values = [first(order, VALUE), second(order | {"note": "now"}, VALUE)]
+            world.ingest([record(0, b"a", values[0]), record(1, b"b", values[1])])
+            assert len(pull_schemas(world.installation, TOPIC).pulled) == 2
+    with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as world:
+        update_latest_table(world.installation, TOPIC)
+        assert [(row["id"], row["to"], row["note"]) for row in read_table(world)] == [
+            (1, {"city": "Paris"}, None),
+            (1, {"city": "Paris"}, "now"),
+        ]
 
 
 def test_certificates_that_cannot_be_read_are_errors_of_the_configuration(tmp_path: Path) -> None:

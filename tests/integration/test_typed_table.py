@@ -40,22 +40,22 @@ world = define_world(in_the_present=True)
 """At the present, since snapshots have the real time."""
 
 
-def create(world: World, **config: str) -> None:
-    world.create(2, **ALWAYS_DUE)
-    alter(world, **config)
+def create(world: World, *, topic: str = TOPIC, partitions: int = 2, **config: str) -> None:
+    world.create(partitions, topic, **ALWAYS_DUE)
+    alter(world, topic=topic, **config)
 
 
-def alter(world: World, **config: str) -> None:
+def alter(world: World, *, topic: str = TOPIC, **config: str) -> None:
     named = {name.replace("_", "."): text for name, text in config.items()}
-    set_config(world.installation.log.open(TOPIC), {**KEEPS, **named}, [])
+    set_config(world.installation.log.open(topic), {**KEEPS, **named}, [])
 
 
-def update(world: World) -> LatestUpdate:
-    return update_latest_table(world.installation, TOPIC)
+def update(world: World, topic: str = TOPIC) -> LatestUpdate:
+    return update_latest_table(world.installation, topic)
 
 
-def read_table(world: World) -> list[dict[str, Any]]:
-    rows = world.installation.log.catalog.load_table(("winnow_latest", TOPIC)).scan().to_arrow().to_pylist()
+def read_table(world: World, topic: str = TOPIC) -> list[dict[str, Any]]:
+    rows = world.installation.log.catalog.load_table(("winnow_latest", topic)).scan().to_arrow().to_pylist()
     return sorted(rows, key=lambda row: (row["__partition"], row["__offset"]))
 
 
@@ -99,6 +99,18 @@ def test_fields_of_values_are_columns_and_the_record_s_place_follows(world: Worl
     world.ingest([record(3, b"bert", None), record(4, b"carl", encode(CUSTOMER, {"city": "Hof", "visits": 4}))])
     world.compact()
     assert [(row["city"], row["key"]) for row in read_topic_columns(world)] == [("Kiel", "anna"), ("Hof", "carl")]
+
+
+def test_values_are_the_message_that_follows_the_place_of_their_file(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "shop.proto"
+    file.write_text('syntax = "proto3"; package shop; message Cart { int32 a = 1; } message Order { int32 n = 1; }')
+    create(world, winnow_value_format="protobuf", winnow_value_schema=f"{file.as_uri()}#shop.Order")
+    world.ingest([record(0, b"a", b"\x08\x07")])
+    update(world)
+    assert [row["n"] for row in read_table(world)] == [7]
+    alter(world, winnow_value_schema=file.as_uri())
+    assert update(world).rebuilt == "its columns are made in another way"
+    assert [row["a"] for row in read_table(world)] == [7]
 
 
 def test_a_value_that_cannot_be_decoded_is_a_row_with_its_bytes_and_an_error(world: World, tmp_path: Path) -> None:

@@ -17,14 +17,16 @@ from hypothesis import strategies as st
 from oracle.latest_state import compute_latest_state
 from tests.integration.test_latest_table import HOUR_MS, STRATEGIES, History, create, draw_steps, update
 from tests.integration.test_typed_table import SYSTEM, read_table
+from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import latest_update
 from winnow.log.topic_configuration import set_config
-from winnow.pipeline.latest import decoders
+from winnow.pipeline.spark import plan_job
+from winnow.schemas import row_decoders
 from winnow.schemas.documents import SchemaDocument
-from winnow.schemas.schema_cache import KeptDocuments, SchemaCache
+from winnow.schemas.schema_cache import KeptDocuments
 from winnow.values.formats import Format
 from winnow.values.model import Record
 from winnow.values.strategies import Strategy
@@ -201,25 +203,33 @@ def is_equal(value: Any, shown: Any) -> bool:
     return bool(value == shown)
 
 
-def keep_documents(schemas: Iterable[dict[str, Any]]) -> SchemaCache:
+def keep_documents(schemas: Iterable[dict[str, Any]]) -> KeptDocuments:
     documents = {number: SchemaDocument("AVRO", json.dumps(schema)) for number, schema in enumerate(schemas)}
-    return SchemaCache([KeptDocuments("the test", documents)])
+    return KeptDocuments("the test", documents)
 
 
 @pytest.mark.parametrize(
     ("kind", "strategy"), [*((Format.AVRO, strategy) for strategy in STRATEGIES), (Format.JSON, Strategy.OFFSET)]
 )
 @settings(max_examples=settings().max_examples // 16)
-@given(steps=draw_steps(_appends, 2, 5), small_files=st.integers(1, 8), schemas=_schemas)
+@given(steps=draw_steps(_appends, 2, 5), small_files=st.integers(1, 8), schemas=_schemas, in_tasks=st.booleans())
 def test_rows_equal_the_oracle_s_winners_after_any_history(
-    steps: list[tuple[str, Any]], kind: Format, strategy: Strategy, small_files: int, schemas: list[dict[str, Any]]
+    steps: list[tuple[str, Any]],
+    kind: Format,
+    strategy: Strategy,
+    small_files: int,
+    schemas: list[dict[str, Any]],
+    in_tasks: bool,
 ) -> None:
+    lake = {"WINNOW_SCHEMA_REGISTRY__URL": "http://localhost"}
     with (
         tempfile.TemporaryDirectory() as folder,
-        open_world(Path(folder), FakeClock(read_wall_clock_ms())) as world,
+        open_world(Path(folder), FakeClock(read_wall_clock_ms()), lake) as opened,
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
+        patch.setattr(plan_job, "run_job", run_latest_job)
+        world = prefer_tasks(opened) if in_tasks else opened
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         config = {
             "compaction.strategy": strategy.value,
@@ -230,6 +240,6 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
         }
         set_config(world.installation.log.open(TOPIC), config, [])
         history = (JsonHistory if kind is Format.JSON else TypedHistory)(world, strategy, schemas)
-        patch.setattr(decoders, "open_schemas", lambda _: keep_documents(history.schemas))
+        patch.setattr(row_decoders, "open_registry", lambda _: keep_documents(history.schemas))
         for step, argument in [*steps, ("update", 0)]:
             getattr(history, step)(argument)

@@ -12,6 +12,7 @@ from tests.mutants.erase_approval import ERASE_APPROVAL
 from tests.mutants.erase_arrivals import ERASE_ARRIVALS
 from tests.mutants.erase_register import ERASE_REGISTER
 from tests.mutants.erase_versions import ERASE_VERSIONS
+from tests.mutants.freshness import FRESHNESS
 from tests.mutants.ingest import INGEST
 from tests.mutants.installations import INSTALLATIONS
 from tests.mutants.integrity import INTEGRITY
@@ -78,4 +79,5 @@ MUTANTS = (
     *VENDED,
     *TYPED_COLUMNS,
     *TYPED_TABLE,
+    *FRESHNESS,
 )

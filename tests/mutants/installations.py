@@ -42,4 +42,7 @@ INSTALLATIONS = (
     Mutant("scheduler-without-imports", "each task of the embedded Airflow imports everything anew")
     .changes("preload_modules", replace("import_module(name)", "name"))
     .caught_by("test_the_scheduler_has_imported_what_its_tasks_import_before_it_forks_them"),
+    Mutant("scheduler-without-validation", "each validation of the embedded Airflow imports Great Expectations anew")
+    .changes("preload_modules", replace("A.import_great_expectations()", "A"))
+    .caught_by("test_the_scheduler_has_imported_what_its_tasks_import_before_it_forks_them"),
 )

@@ -66,6 +66,12 @@ INTEGRITY = (
     Mutant("scrub-skips-values", "a scrub leaves a column out")
     .changes("_read_group", set_keyword("columns", "ARROW_SCHEMA.names[:-1]"))
     .caught_by("test_sound_topic_is_read_in_full_and_nothing_is_found"),
+    Mutant("scrub-tasks-skip-values", "a scrub on Spark takes a damaged file for a sound one")
+    .changes("read_scrubbed_file", replace("replace(A, finding=DAMAGED, text=B)", "A"))
+    .caught_by("test_tasks_find_what_one_process_finds_and_leave_the_same_records"),
+    Mutant("scrub-tasks-hide-failures", "a file that tasks could not read counts as read")
+    .changes("Scrub._check_in_tasks", never("exit_code"))
+    .caught_by("test_a_file_that_cannot_be_read_is_an_error_and_the_others_are_recorded"),
     Mutant("scrub-forgets-nothing", "segments that left the log keep their findings")
     .changes("Scrub.add", replace("A.keys() - B", "A.keys() - A.keys()"))
     .caught_by("test_segments_that_left_the_log_are_forgotten_and_their_alert_is_closed"),

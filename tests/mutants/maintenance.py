@@ -132,7 +132,7 @@ MAINTENANCE = (
     .changes("remove_rows", replace("list_tables_by_plan()", "()"))
     .caught_by("test_forgotten_topic_has_no_row_but_those_that_stay[sqlite]"),
     Mutant("documents-cost-no-budget", "a scrub reads documents beyond its budget of a day")
-    .changes("Scrub._check", replace("max(A, B)", "A"))
+    .changes("Scrub._note", replace("max(A, B)", "A"))
     .caught_by("test_budget_of_a_day_counts_what_earlier_scrubs_read_and_comes_back_a_day_later"),
     Mutant("drafts-stay", "a draft of a class archive stays when its application is killed")
     .changes("_open_draft_folder", replace("stack.enter_context(A)", "folder"))

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, drop_element, drop_statement, never, replace, return_value, set_keyword
+from tests.mutants.changes import (
+    always,
+    assign,
+    drop_element,
+    drop_statement,
+    never,
+    replace,
+    return_value,
+    set_keyword,
+)
 from tests.mutants.mutant import Mutant
 
 _RAISE = "(_ for _ in ()).throw(problem)"
@@ -17,6 +26,15 @@ PAGE = (
     Mutant("records-without-an-audit-entry", "records are answered without an entry in the audit log")
     .changes("records._answer", drop_statement("run_in_threadpool"))
     .caught_by("test_without_an_audit_entry_there_is_no_answer"),
+    Mutant("page-decoded-bytes", "bytes and headers that rules hide stand beside a decoded record")
+    .changes("ShownRecords._add_row", assign("False", "reading", "hides"))
+    .caught_by("test_decoded_records_show_what_the_topics_rules_show_and_the_pages_masks_leave"),
+    Mutant("page-decoded-unmasked", "a field that the page masks is a column of decoded records")
+    .changes("ShownRecords._describe_text", replace("self.masks.apply(A)", "A"))
+    .caught_by("test_decoded_records_show_what_the_topics_rules_show_and_the_pages_masks_leave"),
+    Mutant("decoded-bytes-unmasked", "a pattern is not looked for in bytes before they become base64")
+    .changes("json_rows._list_values", never("is_fixed_size_binary"))
+    .caught_by("test_bytes_are_masked_before_they_are_base64"),
     Mutant("masked-after-cutting", "a value is cut first, so that what is left of a number is no match any more")
     .changes("ShownRecords._describe_bytes", replace("A.apply(B)", "A.apply(B[:maximum_bytes])"))
     .caught_by("test_what_is_masked_is_masked_before_a_value_is_cut"),

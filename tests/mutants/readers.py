@@ -45,6 +45,9 @@ READERS = (
     Mutant("file-in-hdfs-seen-early", "a file of HDFS is there under its name while it is written")
     .changes("HadoopHandler.open_output_stream", assign("target", "uuid4"))
     .caught_by("test_a_file_that_is_being_written_is_not_there_yet"),
+    Mutant("dbt-freshness-of-the-load", "a source of dbt is as fresh as its last load, however old its rows are")
+    .changes("_write_dbt_source", replace_text("loaded_at_field: {time}", "loaded_at_query: SELECT now()"))
+    .caught_by("test_dbt_builds_and_shows_its_model_when_its_project_is_pasted"),
     Mutant("connect-below-log-start", "a printed program shows records that delete-records removed")
     .changes("TableAccess.build_readable_condition", return_value("''"))
     .caught_by("test_python_readers_print_records_when_they_are_pasted"),

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, never, replace, return_value, set_keyword
+from tests.mutants.changes import (
+    always,
+    drop_element,
+    drop_keyword,
+    drop_statement,
+    never,
+    replace,
+    replace_text,
+    return_value,
+    set_keyword,
+)
 from tests.mutants.mutant import Mutant
 
 _LIMITS = "test_value_that_no_column_holds_is_an_error_of_its_datum"
@@ -23,6 +33,20 @@ SCHEMAS = (
     Mutant("avro-believes-marks", "a document may say that it was parsed before")
     .changes("avro._strip", replace("name in _KEPT", "True"))
     .caught_by("test_document_that_claims_to_be_parsed_is_not_believed"),
+    Mutant("avro-batch-leaves-bytes", "of datums that are read at once the last bytes may be left")
+    .changes("make_batch_reader.read_batch", drop_statement("cursors"))
+    .caught_by("test_a_batch_gives_the_rows_and_errors_of_its_datums_one_by_one"),
+    Mutant("avro-batch-reads-on", "a datum that is read with others may go on in the next one")
+    .changes("_Walk._advance", drop_statement("doubt_where"))
+    .caught_by("test_a_batch_gives_the_rows_and_errors_of_its_datums_one_by_one"),
+    Mutant(
+        "avro-batch-nulls-what-does-not-fit", "a value that its column cannot hold is null where many are read at once"
+    )
+    .changes("_make_scalar.read_fitting", never("null_count"))
+    .caught_by("test_ordinary_datums_are_read_at_once"),
+    Mutant("avro-batch-doubles-keys", "a map that is read with others may have a key twice")
+    .changes("_make_map.read_map", drop_statement("is_doubtful"))
+    .caught_by("test_of_a_key_that_a_map_has_twice_the_last_value_counts"),
     Mutant("avro-types-multiply", "names that are written out may double without end")
     .changes("_Types._require_light", never("weight"))
     .caught_by(_HOSTILE_AVRO),
@@ -30,13 +54,13 @@ SCHEMAS = (
     .changes("_Types.weigh", never("size_bytes"))
     .caught_by(_HOSTILE_AVRO),
     Mutant("values-wrap-around", "a number beyond its column is taken as it is")
-    .changes("_collect_between.collect", never("bounds"))
+    .changes("_make_bounded.fit", never("bounds"))
     .caught_by(_LIMITS),
     Mutant("decimal-too-long", "a decimal may have more digits than its column")
     .changes("make_decimal.convert", always("limit"))
     .caught_by(_LIMITS),
     Mutant("row-of-wrong-value-kept", "a row whose value did not fit stays, with null in its place")
-    .changes("read_datums", never("problems"))
+    .changes("_read_each", never("problems"))
     .caught_by(_LIMITS),
     Mutant("json-columns-without-end", "properties may multiply by references")
     .changes("json_schema._Types.make_column", never("MAXIMUM_COLUMNS"))
@@ -53,12 +77,33 @@ SCHEMAS = (
     Mutant("protobuf-presence-ignored", "what a datum leaves out is never null")
     .changes("_Types._make_field", never("has_presence"))
     .caught_by("test_rows_of_any_message_equal_those_of_the_plain_decoder"),
+    Mutant("protobuf-message-without-package", "a message may be named without its package")
+    .changes("protobuf_files.find_path", always("startswith"))
+    .caught_by("test_a_message_is_chosen_by_its_full_name"),
     Mutant("schema-of-any-size", "a document may be of any size")
     .changes("require_readable_size", never("MAXIMUM_SCHEMA_BYTES"))
     .caught_by(_HOSTILE_AVRO),
     Mutant("schema-of-another-kind", "a document is read whatever its kind")
     .changes("FramedDecoder._make", never("kind"))
     .caught_by("test_json_with_a_schema_is_read"),
+    Mutant("kept-schemas-not-asked", "what is kept with a topic is not asked")
+    .changes("_Sources.schemas", never("kept"))
+    .caught_by("test_what_is_kept_is_read_before_any_registry"),
+    Mutant("kept-schemas-not-in-backups", "backups have no kept schemas")
+    .changes("TableWalk._walk_state", drop_element("('schemas', FileKind.SCHEMAS)"))
+    .caught_by("test_kept_schemas_are_in_backups"),
+    Mutant("kept-schemas-not-found-again", "a state that is rebuilt forgets the kept schemas")
+    .changes("state_rebuild.rebuild_state", drop_keyword("schemas"))
+    .caught_by("test_a_state_that_is_rebuilt_finds_the_kept_schemas_again"),
+    Mutant("kept-schemas-outlive-their-topic", "documents of kept schemas are no files of their table")
+    .changes("file_names._DOCUMENTS", replace_text("(?:state|schemas)", "state"))
+    .caught_by("test_kept_schemas_go_with_a_topic_that_goes_for_good"),
+    Mutant("pull-asks-again", "a second pull asks for everything once more")
+    .changes(
+        "schema_pull.pull_schemas",
+        replace("[schema_id for schema_id in named if schema_id not in kept]", "list(named)"),
+    )
+    .caught_by("test_pulling_again_asks_for_what_is_new_only_and_changes_nothing_without"),
     Mutant("registry-follows-redirects", "credentials go wherever a registry points")
     .changes("SchemaRegistry.__init__", set_keyword("follow_redirects", "True"))
     .caught_by(_DOWN),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, never, replace, return_value
+from tests.mutants.changes import drop_operand, drop_statement, never, replace, replace_text, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -10,10 +10,19 @@ TYPED_TABLE = (
     .changes("latest_facts._compute", replace("0 if A else B", "0"))
     .caught_by("test_every_update_is_judged_before_its_commit"),
     Mutant("typed-masks-left-out", "rows are written as they were decoded, whatever the rules say")
-    .changes("RowMaker._mask", replace("mask_rows(A, B, C, D)", "A"))
+    .changes("RecordDecoder._mask", replace("mask_rows(A, B, C, D)", "A"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
+    Mutant("decoded-bytes-beside-masks", "a decoded record has the bytes that rules hide beside it")
+    .changes("DecodedReading.add_columns", replace("not (A and B)", "True"))
+    .caught_by("test_hidden_fields_are_nowhere_in_what_is_decoded"),
+    Mutant("decoded-digits-lost", "a decimal is shown as a number of binary digits")
+    .changes("json_rows._list_values", replace("array.to_pylist()", "[v and float(v) for v in array.to_pylist()]"))
+    .caught_by("test_records_are_shown_as_json_beside_their_bytes"),
+    Mutant("view-with-undecoded-rows", "the view of decoded rows has rows that could not be decoded")
+    .changes("build_decoded_sql", replace_text(" IS NULL", " IS NULL OR true"))
+    .caught_by("test_spark_reads_the_view_that_a_rest_catalog_holds"),
     Mutant("typed-raw-beside-masks", "the bytes that masks hide stand in __raw")
-    .changes("RowMaker._set_schema", replace("A if B else ()", "()"))
+    .changes("TableRows._evolve", replace("A if B else ()", "()"))
     .caught_by("test_fields_that_are_hidden_or_masked_leave_the_table_and_its_old_snapshots"),
     Mutant("typed-old-snapshots-stay", "a snapshot of before shows fields that are hidden now")
     .changes("LatestHead.shows_other_shapes", return_value("False", "shapes"))
@@ -25,7 +34,7 @@ TYPED_TABLE = (
     .changes("RowMaker.convert", never("deleted"))
     .caught_by("test_the_typed_table_of_change_events_is_the_table"),
     Mutant("typed-rows-out-of-place", "the rows of several schemas in one batch are given to each other's records")
-    .changes("row_maker._gather", replace("np.arange(A)", "np.arange(A)[::-1]"))
+    .changes("row_maker._gather", replace("np.arange(len(A))", "np.arange(len(A))[::-1]"))
     .caught_by("test_rows_equal_the_oracle_s_winners_after_any_history"),
     Mutant("typed-gone-rows-stay", "a row that was superseded stays in its file")
     .changes("TypedForm._read_file", never("is_gone"))
@@ -36,6 +45,15 @@ TYPED_TABLE = (
     Mutant("latest-late-after-ingests", "a table that is to follow ingests waits for a publish")
     .changes("IngestCommit.commit_prepared", never("UpdateTime"))
     .caught_by("test_a_table_that_follows_ingests_shows_each_of_them"),
+    Mutant("typed-columns-of-a-task-lost", "rows of a task leave out what the table has no column for")
+    .changes("TaskRows._require_same", never("equals"))
+    .caught_by("test_only_the_partitions_that_need_new_columns_are_written_again"),
+    Mutant("typed-renamed-field-unknown-to-tasks", "a task does not know by which names other partitions hide a field")
+    .changes("TaskRows.convert", never("fields"))
+    .caught_by("test_a_field_that_was_renamed_in_one_partition_is_masked_in_all"),
+    Mutant("latest-files-of-failed-tasks-stay", "what tasks wrote stays where one of them failed")
+    .changes("latest_job.write_update_outcome", drop_statement("remove_written"))
+    .caught_by("test_where_one_partition_cannot_be_read_nothing_is_left_and_the_table_is_as_before"),
     Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
     .changes("count_rows_without_record", replace("int(A[0])", "0"))
     .caught_by("test_rows_whose_records_are_not_in_the_log_are_counted"),

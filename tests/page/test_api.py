@@ -13,6 +13,7 @@ from tests.page.sample_rows import BIG, DAY_MS, HOUR_MS, NOW_MS, put, put_marks,
 from winnow.clock import read_wall_clock_ms
 from winnow.store import RunState, Store
 from winnow.store.ingest_lag import IngestLag
+from winnow.store.latest_progress import LatestLimits, LogState
 from winnow.store.segment_checks import FileCheck
 from winnow.store.source_states import SourceKind, SourceState
 from winnow.values.model import Severity
@@ -175,6 +176,7 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "failing_expectations_7d": 1,
         "scrub": None,
         "ingest_lag": None,
+        "latest_table": None,
         "source": None,
     }
     assert configuration[1] == {
@@ -203,6 +205,19 @@ def test_topic_says_that_it_is_gone_at_kafka_and_since_when(viewer: Visitor, hom
     put(home_store)
     home_store.source_states.record([SourceState("orders", SourceKind.GONE, NOW_MS - 5, "file:///m.json")])
     assert viewer.json("api/topics/orders")["source"] == {"state": "gone", "since_ms": NOW_MS - 5}
+
+
+def test_topic_says_since_when_its_latest_table_lacks_records_and_until_when_it_may(
+    viewer: Visitor, home_store: Store
+) -> None:
+    put(home_store)
+    limits = LatestLimits(max_age_ms=60_000)
+    home_store.latest_tables.record_log(LogState("orders", "uuid", 1, limits, 5, NOW_MS - 7, appended=5))
+    assert viewer.json("api/topics/orders")["latest_table"] == {
+        "missing_since_ms": NOW_MS - 7,
+        "updated_at_ms": None,
+        "deadline_ms": NOW_MS + 59_993,
+    }
 
 
 def test_topic_says_how_far_it_is_behind_kafka_and_when_the_brokers_were_asked(

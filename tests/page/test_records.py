@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +18,6 @@ from tests.support.reader_lake import OTHERS, PLANTED, PLANTED_HEADER, PLANTED_K
 from winnow.store.rows import Window
 
 OWN = {"X-Winnow-Page": "1"}
-RECORDS = "api/topics/orders/records"
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,13 @@ def ask(viewer_login: Visitor, folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     known: list[Any] = [{}]
 
-    def post(path: str, body: Any, **page: Any) -> Any:
+    def post(path: str, body: Any, topic: str = "orders", **page: Any) -> Any:
         if known[0] != page:  # a process that waits for its question has the settings of its start
             viewer_login.client.portal.call(readers.close)  # type: ignore[union-attr]
             known[0] = page
         with reader_lake.at_lake(folder, {"record_readers": "viewer", **page}, monkeypatch) as (settings, store):
             app.dependency_overrides[open_shown_installation] = lambda: ShownInstallation(settings, store)
-            return viewer_login.post(f"{RECORDS}{path}", body, headers=OWN)
+            return viewer_login.post(f"api/topics/{topic}/records{path}", body, headers=OWN)
 
     yield post
     viewer_login.client.portal.call(readers.close)  # type: ignore[union-attr]
@@ -178,3 +178,34 @@ def test_planted_bytes_are_found_nowhere_but_in_the_answer(
     }
     found = [(place, word) for place, content in places.items() for word in spellings if word in content]
     assert found == []
+
+
+def test_decoded_records_show_what_the_topics_rules_show_and_the_pages_masks_leave(ask: Ask) -> None:
+    """No bytes, no headers, no field that is hidden; numbers keep their digits, and an error quotes nothing."""
+    place = {"partition": 0, "offset": "0", "decoded": True}
+    browsed = ask("", place, "profiles", masked_fields="card")
+    answers = [browsed, *(ask(path, place, "profiles", masked_fields="card") for path in ("/record", "/why"))]
+    answers.append(ask("/key", {"key": PLANTED_KEY, "decoded": True}, "profiles", masked_fields="card"))
+    spellings = [form for word in PLANTED for form in (word, base64.b64encode(word.encode()).decode().rstrip("="))]
+    for answer in answers:
+        assert answer.status_code == 200
+        assert not [form for form in (*spellings, "411111111", "email", "trace") if form in answer.text]
+    found = browsed.json()
+    assert found["has_formats"] is True
+    fine, broken, tombstone = found["records"]
+    assert json.loads(decode(fine["decoded"]["value"])) == {"city": "Ulm", "card": "***", "id": 12345678901234567}
+    fields = [(field["name"], field["text"]) for field in fine["decoded"]["value"]["fields"]]
+    assert fields == [("city", "Ulm"), ("card", "***"), ("id", "12345678901234567")]
+    assert (fine["key"], fine["value"], fine["headers"], fine["headers_total"]) == (None, None, [], 1)
+    assert broken["decoded"]["value"] is None
+    assert broken["decoded"]["error"].startswith("value: It is not JSON")
+    assert (tombstone["decoded"]["has_value"], tombstone["decoded"]["error"]) == (False, None)
+
+
+def test_decoded_form_takes_the_same_right_and_a_format(ask: Ask) -> None:
+    """Without either it is refused with what to do."""
+    assert ask("", {"partition": 0, "decoded": True}, "profiles", record_readers="").status_code == 403
+    answer = ask("", {"partition": 0, "decoded": True})
+    assert answer.status_code == 400
+    assert "winnow topics alter orders --config winnow.value.format=json" in answer.text
+    assert ask("", {"partition": 0}).json()["has_formats"] is False

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -129,10 +130,25 @@ def test_spark_reads_the_view_that_a_rest_catalog_holds(tmp_path: Path) -> None:
         assert replace_view(world.installation, view, (), as_text=True) == "winnow_latest_views.orders"
         name = replace_view(world.installation, view, (), as_text=False)
         program = write_connection(world.installation, "orders", ReaderName.SPARK)
+        document = f"SELECT to_json(struct(*), map('ignoreNullFields', 'false')) FROM winnow.{create_typed_view(world)}"
 
-        (rows,) = ask_spark(tmp_path, program, [f"SELECT * FROM winnow.{name}"])
+        answers = ask_spark(tmp_path, program, [f"SELECT * FROM winnow.{name}", document])
 
-        assert as_state(rows) == expect(world, "orders", Strategy.TIMESTAMP)
+        assert as_state(answers[0]) == expect(world, "orders", Strategy.TIMESTAMP)
+        shown = [(row["city"], row["address"], row["__offset"]) for row in (json.loads(line) for (line,) in answers[1])]
+        assert shown == [("Ulm", {"street": "Hof"}, 0), ("Bonn", None, 2)]
+        assert "__raw" not in answers[1][0][0]
+
+
+def create_typed_view(world: World) -> str:
+    """A view of a topic with typed columns, one of whose values is no JSON."""
+    topic = "shop.typed"
+    world.create(1, topic, winnow_latest_table="true", winnow_value_format="json")
+    values = [b'{"city": "Ulm", "address": {"street": "Hof"}}', b"no json", b'{"city": "Bonn"}']
+    world.ingest([record(n, b"key-%d" % n, value) for n, value in enumerate(values)], topic=topic)
+    update_latest_table(world.installation, topic)
+    replace_view(world.installation, load_topic_view(world.installation, topic), (), as_text=False)
+    return f"winnow_latest_views.`{topic}`"
 
 
 SITUATIONS = ("empty", "shop.or-ders", "deleted", "partitioned", "binary", "typed")
@@ -161,11 +177,15 @@ for statement in pathlib.Path(sys.argv[1]).read_text().split(";\\n"):
 
 @dataclass(frozen=True)
 class Programs:
-    """What ``winnow connect`` prints by reader and topic, and the values that readers see by topic."""
+    """What ``winnow connect`` prints by reader and topic, and the values that readers see by topic.
+
+    ``newest_ms``: the newest timestamp of the typed topic.
+    """
 
     texts: Mapping[ReaderName, Mapping[str, str]]
     values: Mapping[str, list[str]]
     latest_sql: Mapping[str, str]
+    newest_ms: int
     folder: Path
 
 
@@ -204,6 +224,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Programs]:
             },
             {topic: read_values(world, topic) for topic in SITUATIONS},
             {topic: write_latest_sql(world, topic) for topic in SITUATIONS if topic != "typed"},
+            max(found.timestamp_ms or 0 for found in world.read(topic="typed")),
             folder,
         )
 
@@ -287,9 +308,14 @@ def test_daft_prints_records_when_its_program_is_pasted(programs: Programs, tmp_
 
 
 def test_dbt_builds_and_shows_its_model_when_its_project_is_pasted(programs: Programs) -> None:
-    """In an environment with what its first line names, and nothing else."""
+    """In an environment with what its first line names, and nothing else; it knows how old the newest typed row is."""
     commands = find_environment(list_requirements(programs.texts[ReaderName.DBT]["empty"]))
     run_each(programs, ReaderName.DBT, "sh", path=commands)
+    found = json.loads((programs.folder / "dbt" / "typed" / "winnow_dbt" / "target" / "sources.json").read_text())
+    (freshness,) = found["results"]
+    newest = datetime.fromtimestamp(programs.newest_ms / 1000, UTC)
+    assert datetime.fromisoformat(freshness["max_loaded_at"]) == newest
+    assert freshness["status"] == "warn"
 
 
 def test_clickhouse_prints_records_when_its_statements_are_pasted(programs: Programs) -> None:

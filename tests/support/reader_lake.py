@@ -55,6 +55,14 @@ def build_lake(folder: Path) -> None:
         ]
         world.ingest(new, topic="orders")
         assess_topics(world.installation, ["orders"], as_of_ms=world.clock())
+        world.create(1, "profiles", winnow_value_format="json", winnow_latest_fields="city,card,id")
+        profile = {"city": "Ulm", "card": "4111111111111111", "id": 12345678901234567, "email": PLANTED_VALUE}
+        headers = (("trace", PLANTED_HEADER.encode()),)
+        values = [json.dumps(profile).encode(), f"no json {PLANTED_VALUE}".encode(), None]
+        world.ingest(
+            [record(n, PLANTED_KEY.encode(), value, world.clock(), headers=headers) for n, value in enumerate(values)],
+            topic="profiles",
+        )
 
 
 def _make_other(offset: int) -> Any:

@@ -52,6 +52,15 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.CONFIGURATION_HELD: lambda: alert_kinds.make_configuration_held(
         "orders", "orders", "retention.ms is 1 day at Kafka (topic)", effect="", at_ms=AT_MS
     ),
+    AlertKind.LATEST_LATE: lambda: alert_kinds.make_latest_late(
+        "orders", AT_MS - 2 * HOUR_MS, max_age_ms=HOUR_MS, dag_id="sales_compact_topics", at_ms=AT_MS
+    ),
+    AlertKind.LATEST_REJECTED: lambda: alert_kinds.make_latest_rejected(
+        "orders", [FINDING], evidence="a page", to_do="Then: winnow latest-table update orders", at_ms=AT_MS
+    ),
+    AlertKind.LATEST_SUSPECT: lambda: alert_kinds.make_latest_suspect(
+        "orders", [FINDING], evidence="a page", at_ms=AT_MS
+    ),
 }
 
 

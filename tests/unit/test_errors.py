@@ -179,7 +179,7 @@ CAUGHT = ("problem", "error", "failure", "refused", "cause", "exception")
 FOREIGN = {
     ("winnow/files/object_store.py", "in"): "PyArrow's exceptions have no other sign of the store that failed",
     ("winnow/files/checked_reading.py", "in"): "Arrow's reader wraps an exception of Python in text",
-    ("winnow/pipeline/latest/table_change.py", "in"): "DuckDB's exception has no field for the file",
+    ("winnow/pipeline/latest/state.py", "in"): "DuckDB's exception has no field for the file",
     ("winnow/log/catalog_access.py", "search"): "a catalog's exception has no field for the name",
     ("winnow/log/file_checksums.py", "endswith"): "Arrow's exception about a folder has no number",
     ("winnow/embedded/postgres.py", "split"): "psycopg's message is shown on one line",

@@ -41,7 +41,13 @@ PACKAGES = ("winnow", "oracle", "demo", "broker", "bench", "parity", "simulation
 
 ALLOWED_IMPORTS = {
     "dags": ("airflow.sdk", "winnow.clock", "winnow.config", "winnow.errors", "winnow_airflow"),
-    "jobs": ("winnow.arrivals.run_task", "winnow.engine", "winnow.kafka", "winnow.quality"),
+    "jobs": (
+        "winnow.arrivals.run_task",
+        "winnow.engine",
+        "winnow.kafka",
+        "winnow.quality",
+        "winnow.schemas.row_task",
+    ),
     "scripts": (
         "mkdocs",
         "psycopg",

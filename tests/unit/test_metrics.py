@@ -158,7 +158,7 @@ def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
         "num-logs-compacted-by-max-compaction-lag", "cleaner-recopy-percent", "max-clean-time-secs", "cleaner-io",
         "time-since-last-run-ms", "no-key-compacted-topic-records", "next-deadline-secs", "header-missing-records",
         "header-malformed-records", "ingest-lag-records", "ingest-lag-secs", "ingest-look-age-secs",
-        "ingest-uncommitted-records", "ingest-open-transaction-secs",
+        "ingest-uncommitted-records", "ingest-open-transaction-secs", "latest-age-secs", "latest-late-secs",
     ]  # fmt: skip
 
 
@@ -172,6 +172,15 @@ def test_lag_behind_kafka_is_the_sum_of_records_and_the_worst_of_times() -> None
     told = list_metric_values(sum_measurements(found))
     assert (told["ingest-lag-records"], told["ingest-lag-secs"], told["ingest-look-age-secs"]) == (3, 9.0, 2.0)
     assert list_metric_values(sum_measurements(found[2:]))["ingest-lag-secs"] is None
+
+
+def test_age_of_all_tables_of_latest_states_is_that_of_the_oldest() -> None:
+    """A topic without such a table has none, and one without a limit is never late."""
+    kept = Measurement("a", latest_age_ms=9_000, latest_late_ms=2_000)
+    free = Measurement("b", latest_age_ms=12_000)
+    told = list_metric_values(sum_measurements([kept, free, Measurement("none")]))
+    assert (told["latest-age-secs"], told["latest-late-secs"]) == (12.0, 2.0)
+    assert list_metric_values(free)["latest-late-secs"] is None
 
 
 def test_open_transactions_of_all_topics_are_their_records_and_the_oldest_age() -> None:

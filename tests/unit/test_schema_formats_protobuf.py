@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from oracle.protobuf_rows import MessageField, decode_protobuf
 from oracle.row_values import DatumRefused, is_same_row
+from winnow.errors import ConfigurationError
 from winnow.schemas.columns import make_arrow_type
 from winnow.schemas.decoder import DecodedBatch
 from winnow.schemas.documents import SchemaDocument, SchemaReference, UnusableSchemaError
@@ -268,6 +269,27 @@ def test_what_no_column_holds_is_text_as_protobuf_writes_it() -> None:
     assert row["at"] == 0
     assert row["card"] is None
     assert row["note"] is None
+
+
+def test_a_message_is_chosen_by_its_full_name() -> None:
+    """Also one inside of another, and without a package; a name that the document does not have is an error."""
+    nested = "message A { int32 a = 1; } message B { message C { int32 c = 1; } int32 b = 1; }"
+
+    def read(text: str, message: str) -> Any:
+        decoder = make_decoder(Format.PROTOBUF, schema_text=text, message=message)
+        return list_rows(decoder.decode(pa.array([b"\x08\x07"], pa.binary())))[0]
+
+    packed = f'syntax = "proto3"; package p.q; {nested}'
+    assert [read(packed, name) for name in ("", "p.q.A", "p.q.B", "p.q.B.C")] == [
+        {"a": 7},
+        {"a": 7},
+        {"b": 7},
+        {"c": 7},
+    ]
+    assert read(f'syntax = "proto3"; {nested}', "B.C") == {"c": 7}
+    for name in ("B", "p.B", "p.q.C", "p.q.B.C.D", "p.q.", "p.q"):
+        with pytest.raises(ConfigurationError, match="has no message of the name"):
+            read(packed, name)
 
 
 def refuse(text: str, *references: SchemaReference) -> str:

@@ -329,6 +329,7 @@ most_topics = 500
 [scrub]
 bytes_per_day = "50GB"
 bytes_per_second = "50MB"
+spark_from_bytes = "2GiB"
 [history]
 retention_ms = 86400000
 [page]
@@ -351,6 +352,7 @@ key_file = "client.key"
 
 [latest]
 secret = "another of sixteen"
+spark_from_bytes = "3GiB"
 [erase]
 secret = "a secret of sixteen"
 hmac_key_file = "keys/erase"
@@ -415,8 +417,8 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     (notifier,) = settings.alert.notifiers
     assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
     assert settings.metrics.most_topics == 500
-    assert settings.scrub.bytes_per_day == 50_000_000_000
-    assert settings.scrub.bytes_per_second == 50_000_000
+    assert (settings.scrub.bytes_per_day, settings.scrub.bytes_per_second) == (50_000_000_000, 50_000_000)
+    assert (settings.scrub.spark_from_bytes, settings.latest.spark_from_bytes) == (2 * 2**30, 3 * 2**30)
     assert settings.history.retention_ms == 86_400_000
     assert settings.page.record_readers == ("ada", "grace")
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))

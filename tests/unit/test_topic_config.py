@@ -237,8 +237,32 @@ ROWS = (
         "winnow.latest.update",
         "latest_update",
         UpdateTime.PUBLISH,
-        (("publish", UpdateTime.PUBLISH), ("ingest", UpdateTime.INGEST)),
-        (("60", "String must be one of: publish, ingest"),),
+        (("publish", UpdateTime.PUBLISH), ("ingest", UpdateTime.INGEST), ("60", UpdateTime.PUBLISH)),
+        tuple(
+            (text, f"Value must be one of: publish, ingest, or a number of seconds from 1 to {366 * 86_400}")
+            for text in ("0", "1.5", "hourly", str(366 * 86_400 + 1))
+        ),
+    ),
+    Row(
+        "winnow.latest.max.age.ms",
+        "latest_max_age_ms",
+        None,
+        (("1", 1), (str(MAXIMUM_LONG), None)),
+        (("0", "Value must be at least 1"), LONG_TOO_BIG),
+    ),
+    Row(
+        "winnow.latest.max.undecoded.ratio",
+        "latest_max_undecoded_ratio",
+        0.0,
+        (("0.01", 0.01), ("1", 1.0)),
+        (("1.1", "Value must be no more than 1"), ("-0.1", "Value must be at least 0")),
+    ),
+    Row(
+        "winnow.latest.expectations",
+        "latest_expectations",
+        "",
+        (("customer_rows", "customer_rows"), ("", "")),
+        (("a/b", "Value must be the name of an expectation suite: letters, digits, '_' and '-' only"),),
     ),
     Row(
         "winnow.key.format",
@@ -434,6 +458,11 @@ def test_minimum_lag_equal_to_maximum_lag_is_accepted() -> None:
     """Equality is no conflict."""
     config = TopicConfig.parse({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "10"})
     assert (config.min_compaction_lag_ms, config.max_compaction_lag_ms) == (10, 10)
+
+
+@pytest.mark.parametrize(("text", "ms"), [("publish", None), ("ingest", None), ("1", 1_000), ("60", 60_000)])
+def test_seconds_between_updates_are_in_force_besides_publishes(text: str, ms: int | None) -> None:
+    assert TopicConfig.parse({"winnow.latest.update": text}).latest_update_ms == ms
 
 
 @pytest.mark.kafka("112")

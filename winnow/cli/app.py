@@ -172,7 +172,10 @@ COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
         "Bring the table of a topic's latest state up to date, or drop it.",
         {"update": Command(latest.update_table), "drop": Command(latest.drop_table)},
     ),
-    "schemas": Group("The schemas that keys and values were written with.", {"list": Command(schemas.list_schemas)}),
+    "schemas": Group(
+        "The schemas that keys and values were written with.",
+        {"list": Command(schemas.list_schemas), "pull": Command(schemas.pull_schemas)},
+    ),
     "changes": Command(changes.changes),
     "connect": Command(connect.connect),
     "why": Command(why.why, {"--everywhere": "--all-partitions"}),

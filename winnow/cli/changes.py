@@ -9,7 +9,18 @@ import typer
 
 from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_message
-from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
+from winnow.cli.read import (
+    Decoded,
+    Format,
+    Output,
+    OutputFormat,
+    Text,
+    check_decoded,
+    check_output,
+    decode_batches,
+    write_to_file,
+    write_to_output,
+)
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,6 +65,7 @@ def changes(
         ),
     ] = None,
     text: Text = False,
+    decoded: Decoded = False,
     output_format: OutputFormat = Format.JSONL,
     output: Output = None,
 ) -> None:
@@ -75,6 +87,7 @@ def changes(
         )
     if text and output_format is Format.PARQUET:
         raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
+    check_decoded(output_format, decoded=decoded)
     check_output(output_format, output)
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:
@@ -91,6 +104,8 @@ def changes(
                 _parse_bounds("--to-offset", to_offset),
             )
         )
+        if decoded:
+            found = decode_batches(installation, topic, found)
         if output is None:
             write_to_output(found, standard_output, as_text=text)
             return

@@ -14,6 +14,7 @@ from winnow.cli.output import format_count, print_lines, print_message
 from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
 from winnow.errors import UsageError
 from winnow.pipeline.latest.reader_names import SqlEngine
+from winnow.sources.choices import check_choice
 from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:
@@ -134,19 +135,31 @@ def _update_or_drop(topic: str, *, drops: bool) -> None:
     (drop_table if drops else update_table)(topic)
 
 
-def update_table(topic: Topic) -> None:
+def update_table(
+    topic: Topic,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|spark",
+            help="Make rows in this process or on Spark. Default: by size (latest.spark_from_bytes).",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
     """Bring the table of the topic's latest state, winnow_latest.TOPIC, up to date now.
 
     The topic keeps one if its winnow.latest.table is true; each publish of a compaction brings it up to date, too.
 
     Example: winnow latest-table update orders
     """
+    check_choice("--engine", engine, ("local", "spark"))
     with open_for_command() as installation:
         from winnow.pipeline.latest.table import update_latest_table
         from winnow.pipeline.topics.leases import hold_lease
 
         with hold_lease(installation, topic):
-            done = update_latest_table(installation, topic)
+            done = update_latest_table(installation, topic, engine)
     if done.reflects is None:
         print_lines(f"Topic {topic} has no records yet; {done.table} is made when it has.")
         return
@@ -224,7 +237,8 @@ def _write_query(topic: str, engine: SqlEngine | None, columns: list[str] | tupl
         if engine is None:
             name = replace_view(installation, view, parsed, as_text=text)
             written = (
-                f"The view {name} shows the latest state of {topic}. After a change of its strategy, create it anew."
+                f"The view {name} shows the latest state of {topic}. After a change of its strategy or its "
+                "columns, create it anew."
             )
         else:
             query = build_query(view, choose_table(engine, installation.log.namespaces.topics, topic), parsed)

@@ -21,6 +21,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import ProgressBar
 from winnow.errors import ValidationFailedError, find_worst_exit_code
+from winnow.sources.choices import check_choice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def watch(as_json: Json = False) -> None:
-    """Send alerts on deadlines and stuck sweeps, and recoveries.
+    """Send alerts on deadlines, stuck sweeps and late tables of latest states, and recoveries.
 
     Every run of the DAG compact_topics (with your prefix) ends with this; if something else schedules winnow compact,
     run it after each.
@@ -78,6 +79,15 @@ def scrub(
             show_default=False,
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|spark",
+            help="Read files in this process or on Spark. Default: by size (scrub.spark_from_bytes).",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Read live segments in full and check every page.
@@ -90,12 +100,19 @@ def scrub(
 
     Example: winnow scrub orders --max-bytes 20GiB --bytes-per-second 50MB
     """
+    check_choice("--engine", engine, ("local", "spark"))
     with open_for_command() as installation, ProgressBar("Reading segments") as bar:
         from winnow.pipeline.admin.scrub import Scrub
         from winnow.pipeline.topics.audit import record_request
         from winnow.store.audit import AuditAction
 
-        work = Scrub(installation, max_bytes=max_bytes, bytes_per_second=bytes_per_second, progress=bar.move)
+        work = Scrub(
+            installation,
+            max_bytes=max_bytes,
+            bytes_per_second=bytes_per_second,
+            progress=bar.move,
+            runner=engine,
+        )
         added = run_for_each_topic(choose_topics(installation, topics), work.add)
         reports = work.run()
         record_request(installation, AuditAction.SCRUB, topics or ())

@@ -37,6 +37,15 @@ Text = Annotated[
     bool, typer.Option("--text", help="Bytes as text instead of base64; what is not UTF-8 as an object with base64.")
 ]
 
+Decoded = Annotated[
+    bool,
+    typer.Option(
+        "--decoded",
+        help="Also keys and values as JSON, by the topic's formats and with what winnow.latest.fields shows of them; "
+        "where that hides any field, without their bytes and headers.",
+    ),
+]
+
 OutputFormat = Annotated[Format, typer.Option("--format", help="The output format.")]
 
 Output = Annotated[
@@ -92,6 +101,7 @@ def read(
         ),
     ] = False,
     text: Text = False,
+    decoded: Decoded = False,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, help="At most N records in all.", show_default=False)
     ] = None,
@@ -112,6 +122,8 @@ def read(
     Example: winnow read orders --text --key order-12 --from-time 2026-01-31T00:00:00Z
 
     Example: winnow read orders --latest --text
+
+    Example: winnow read customers --latest --decoded
     """
     typed = None if key is None else parse_key(key)
     wanted = Wanted(
@@ -122,11 +134,14 @@ def read(
         limit=limit,
     )
     _check_options(output_format, output, wanted, quarantined=quarantined, latest=latest, text=text)
+    check_decoded(output_format, decoded=decoded, quarantined=quarantined)
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:
         batches = hint_if_none(_read_wanted(installation, topic, wanted, quarantined=quarantined, latest=latest), typed)
         if not quarantined and output_format is Format.JSONL:
             batches = _name_epochs(batches, installation.log.open(topic).head().state.epochs)
+        if decoded:
+            batches = decode_batches(installation, topic, batches)
         if output is None:
             write_to_output(batches, standard_output, as_text=text)
             return
@@ -164,6 +179,33 @@ def _check_options(
     if text and output_format is Format.PARQUET:
         raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
     check_output(output_format, output)
+
+
+def check_decoded(output_format: Format, *, decoded: bool, quarantined: bool = False) -> None:
+    """Check that what is printed can be decoded.
+
+    Raises:
+        UsageError: it cannot; says why.
+    """
+    if decoded and (quarantined or output_format is Format.PARQUET):
+        raise UsageError(
+            "--decoded gives JSON lines of published records.",
+            next="A table with the columns of keys and values, in Parquet: winnow.latest.table=true",
+        )
+
+
+def decode_batches(
+    installation: Installation, topic: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Decode the records of ``batches``.
+
+    Raises:
+        UsageError, ConfigurationError, ServiceError: see
+            :func:`winnow.pipeline.latest.decoded_records.open_decoded_reading`.
+    """
+    from winnow.pipeline.latest.decoded_records import open_decoded_reading
+
+    return open_decoded_reading(installation, topic).add_columns(batches)
 
 
 def check_output(output_format: Format, output: Path | None) -> None:

@@ -107,6 +107,11 @@ def _list_values(name: str, column: pa.Array, as_text: bool) -> list[Any]:
 
     if name == "timestamp":
         column = pc.divide(column.cast(pa.int64()), 1000)
+    if isinstance(column, pa.ExtensionArray):  # JSON documents
+        import msgspec
+
+        texts = column.storage.to_numpy(zero_copy_only=False).tolist()
+        return [None if text is None else msgspec.Raw(text.encode()) for text in texts]
     if pa.types.is_list(column.type):
         return _list_headers(column, as_text)
     if as_text and pa.types.is_binary(column.type):

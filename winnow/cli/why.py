@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final
@@ -18,6 +19,7 @@ from winnow.cli.output import (
     print_message,
     print_table,
     write_json,
+    write_text,
 )
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
@@ -25,6 +27,7 @@ from winnow.values.typed_keys import KeyForm, TypedKey, parse_key
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.why_answer import WhyAnswer
+    from winnow.pipeline.explain.why_records import ShownRecord
 
 _PREFIX_NEEDED: Final = (
     "The value of --key may be base64 and text: no record has it as base64, and records have it as text. Write "
@@ -56,12 +59,21 @@ def why(
     everywhere: Annotated[
         bool, typer.Option("--all-partitions", help="Search the other partitions too, even if the key was found.")
     ] = False,
+    decoded: Annotated[
+        bool,
+        typer.Option(
+            "--decoded",
+            help="Also keys and values of the records as JSON, by the topic's formats and with what "
+            "winnow.latest.fields shows of them.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Explain why a record is in the log, or why it is gone.
 
     By key: which records readers see, which of them won, by which rule and in which run. By offset: what happened, or
-    will happen, to the record. Keys and values are never shown, only partitions, offsets, timestamps and versions.
+    will happen, to the record. Without --decoded neither keys nor values are shown, only partitions, offsets,
+    timestamps and versions.
 
     Example: winnow why orders --key text:order-12
 
@@ -93,10 +105,17 @@ def why(
             assert partition is not None
             assert offset is not None
             found = explain_offset(installation, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
-    if as_json:
+        shown = None
+        if decoded:
+            from winnow.pipeline.explain.why_records import read_decoded_records
+
+            shown = tuple(read_decoded_records(installation, found))
+    if as_json and shown is not None:
+        _write_decoded(found, shown)
+    elif as_json:
         write_json(asdict(found))
     else:
-        _show(found)
+        _show(found, shown or ())
 
 
 def _parse_key(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> TypedKey | None:
@@ -121,10 +140,29 @@ def _parse_key(key: str | None, partition: int | None, offset: int | None, *, ev
     return parse_key(key, KeyForm.BASE64)
 
 
-def _show(found: WhyAnswer) -> None:
+def _write_decoded(found: WhyAnswer, shown: Sequence[ShownRecord]) -> None:
+    """Write the answer with the documents as they were decoded: numbers keep all of their digits."""
+    import msgspec
+
+    records = [
+        {
+            "partition": record.partition,
+            "offset": record.offset,
+            "decoded_key": None if record.text.key is None else msgspec.Raw(record.text.key),
+            "decoded_value": None if record.text.value is None else msgspec.Raw(record.text.value),
+            "error": record.text.error,
+        }
+        for record in shown
+    ]
+    write_text(msgspec.json.encode({**asdict(found), "decoded": records}).decode() + "\n")
+
+
+def _show(found: WhyAnswer, shown: Sequence[ShownRecord]) -> None:
     print_lines(found.sentence)
     if len(found.records) > 1:
         _show_records(found)
+    if shown:
+        _show_decoded(found.topic, shown[-MAXIMUM_ROWS:])
     if found.runs:
         _show_runs(found)
 
@@ -146,6 +184,21 @@ def _show_records(found: WhyAnswer) -> None:
         for record in listed
     ]
     print_table(["partition", "offset", "timestamp", "version", "", "section", "next run"], rows, right=(1, 3))
+
+
+def _show_decoded(topic: str, shown: Sequence[ShownRecord]) -> None:
+    print_heading("Decoded")
+    rows = [
+        [
+            f"{topic}-{record.partition}",
+            f"{record.offset:,}",
+            (record.text.key or b"").decode(),
+            (record.text.value or b"").decode(),
+            record.text.error or "",
+        ]
+        for record in shown
+    ]
+    print_table(["partition", "offset", "key", "value", "error"], rows, right=(1,))
 
 
 def _show_runs(found: WhyAnswer) -> None:

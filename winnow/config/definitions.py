@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType
+from winnow.config.values import OneOf, Range, ShortText, SuiteName, Tag, Unlimited, Validator, ValueType, WordOrSeconds
 from winnow.values.formats import Format
 from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
@@ -22,12 +22,24 @@ _CRITERIA = tuple(strategy.criterion for strategy in Strategy)
 MAXIMUM_TAGS = 20
 """Maximum tags of one topic."""
 
+MAXIMUM_UPDATE_SECONDS = 366 * 86_400
+"""Maximum seconds between two updates of a table of the latest state."""
+
 
 LATEST_TABLE = "winnow.latest.table"
 """The key that has a topic keep a table of its latest state."""
 
 LATEST_UPDATE = "winnow.latest.update"
 """The key that says when that table is brought up to date."""
+
+LATEST_EXPECTATIONS = "winnow.latest.expectations"
+"""The key that names the content suite of that table's rows."""
+
+LATEST_MAX_UNDECODED = "winnow.latest.max.undecoded.ratio"
+"""The key that says how many of that table's rows may be undecoded."""
+
+LATEST_MAX_AGE = "winnow.latest.max.age.ms"
+"""The key that says how long a record may wait to be in that table."""
 
 KEY_FORMAT, VALUE_FORMAT = "winnow.key.format", "winnow.value.format"
 """The keys that say what the bytes of keys and values are."""
@@ -310,9 +322,35 @@ DEFINITIONS: tuple[Definition, ...] = (
         LATEST_UPDATE,
         ValueType.STRING,
         UpdateTime.PUBLISH,
-        OneOf(tuple(UpdateTime)),
-        "When winnow_latest.TOPIC is brought up to date: with each publish, or with each ingest, too. An "
-        "update costs what the files cost in which a row changes.",
+        WordOrSeconds(tuple(UpdateTime), MAXIMUM_UPDATE_SECONDS),
+        "When winnow_latest.TOPIC is brought up to date: with each publish, or with each ingest, too, or a number of "
+        "seconds after its last update if records came since, too. An update costs what the files cost in which a "
+        "row changes.",
+    ),
+    Definition(
+        LATEST_MAX_AGE,
+        ValueType.LONG,
+        str(MAXIMUM_LONG),
+        Range(1),
+        "Maximum time until a record is in winnow_latest.TOPIC, by its timestamp; then an alert is sent "
+        "(latest_late). A table that shows everything is never late.",
+        "ms",
+    ),
+    Definition(
+        LATEST_MAX_UNDECODED,
+        ValueType.DOUBLE,
+        "0",
+        Range(0, 1),
+        "The share of a partition's rows in winnow_latest.TOPIC whose key or value could not be decoded, above which "
+        "an alert is sent (latest_suspect). Such rows are in the table in any case.",
+    ),
+    Definition(
+        LATEST_EXPECTATIONS,
+        ValueType.STRING,
+        "",
+        SuiteName(),
+        "The name of a content suite over the columns of winnow_latest.TOPIC, for the rows that an update writes: a "
+        "critical expectation that does not hold leaves the table as it was; empty for none.",
     ),
     Definition(
         KEY_FORMAT,
@@ -334,14 +372,16 @@ DEFINITIONS: tuple[Definition, ...] = (
         ValueType.STRING,
         "",
         ShortText(1_000),
-        "The place of a file with the schema of all keys (Avro, JSON Schema or .proto); then they bear no schema id.",
+        "The place of a file with the schema of all keys (Avro, JSON Schema or .proto); then they bear no schema id. "
+        "FILE.proto#package.Message: they are that message, not the first one.",
     ),
     Definition(
         VALUE_SCHEMA,
         ValueType.STRING,
         "",
         ShortText(1_000),
-        "The place of a file with the schema of all values (Avro, JSON Schema or .proto); then they bear no schema id.",
+        "The place of a file with the schema of all values (Avro, JSON Schema or .proto); then they bear no schema id. "
+        "FILE.proto#package.Message: they are that message, not the first one.",
     ),
     Definition(
         VALUE_ENVELOPE,

@@ -357,6 +357,11 @@ class ScrubSettings(_Frozen):
         default=None,
         example='bytes_per_second = "50MB"',
     )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "A scrub that reads at least this much has a Spark application read it instead of its own process. `winnow "
+        "scrub --engine` decides it for one call.",
+        default=2**33,
+    )
 
 
 class LatestSettings(_Frozen):
@@ -368,6 +373,11 @@ class LatestSettings(_Frozen):
         default=None,
         secret=True,
         example='secret = "from a password manager"',
+    )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "An update of such a table for which at least this much of the log is new to it is carried out by a Spark "
+        "application instead of the updating process. `winnow latest-table update --engine` decides it for one call.",
+        default=2**30,
     )
 
 

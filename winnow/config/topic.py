@@ -18,8 +18,12 @@ from winnow.config.definitions import (
     KAFKA_KEYS_WITHOUT_MEANING,
     KEY_FORMAT,
     KEY_SCHEMA,
+    LATEST_EXPECTATIONS,
     LATEST_FIELDS,
+    LATEST_MAX_AGE,
+    LATEST_MAX_UNDECODED,
     LATEST_UPDATE,
+    MAXIMUM_LONG,
     MAXIMUM_TAGS,
     TOPIC_KEY_OF_BROKER_NAME,
     VALUE_ENVELOPE,
@@ -68,7 +72,9 @@ class TopicConfig:
     """The configuration in force for one topic. Keys, ranges and units: :mod:`winnow.config.definitions`.
 
     ``segment_bytes`` is the effective size: ``internal.segment.bytes`` where that is set. ``retention_ms`` -1 and a
-    negative ``retention_bytes`` mean no limit. ``overrides``: values that the topic sets, stripped.
+    negative ``retention_bytes`` mean no limit. ``latest_update_ms``: updates of the table of the latest state besides
+    those of ``latest_update``; None: no others. ``latest_max_age_ms`` None: no limit.
+    ``overrides``: values that the topic sets, stripped.
     ``defaults``: values that the installation sets for all topics.
     """
 
@@ -95,6 +101,10 @@ class TopicConfig:
     retention_protect_latest: bool
     latest_table: bool
     latest_update: UpdateTime
+    latest_update_ms: int | None
+    latest_max_age_ms: int | None
+    latest_max_undecoded_ratio: float
+    latest_expectations: str
     row_shape: RowShape
     follow: bool
     expectations: str
@@ -231,6 +241,7 @@ def _make_config(
     def number(name: str) -> int:
         return cast(int, found[name])
 
+    seconds = values.parse_seconds(str(found[LATEST_UPDATE]))
     return TopicConfig(
         cleanup_policy=frozenset(cast(tuple[str, ...], found["cleanup.policy"])),
         min_cleanable_dirty_ratio=cast(float, found["min.cleanable.dirty.ratio"]),
@@ -254,7 +265,11 @@ def _make_config(
         late_arrival_ms=number("winnow.late.arrival.ms"),
         retention_protect_latest=cast(bool, found["winnow.retention.protect.latest"]),
         latest_table=cast(bool, found["winnow.latest.table"]),
-        latest_update=UpdateTime(str(found[LATEST_UPDATE])),
+        latest_update=UpdateTime.PUBLISH if seconds is not None else UpdateTime(str(found[LATEST_UPDATE])),
+        latest_update_ms=None if seconds is None else seconds * 1_000,
+        latest_max_age_ms=None if number(LATEST_MAX_AGE) == MAXIMUM_LONG else number(LATEST_MAX_AGE),
+        latest_max_undecoded_ratio=cast(float, found[LATEST_MAX_UNDECODED]),
+        latest_expectations=str(found[LATEST_EXPECTATIONS]),
         row_shape=RowShape(
             key_format=Format(str(found[KEY_FORMAT])),
             value_format=Format(str(found[VALUE_FORMAT])),

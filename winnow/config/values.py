@@ -81,6 +81,26 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class WordOrSeconds:
+    """One of a few strings, exact case, or a whole number of seconds from 1 to ``maximum``. Winnow's own rule."""
+
+    words: tuple[str, ...]
+    maximum: int
+
+    def reason(self, value: Value) -> str | None:
+        """Return why ``value`` is not valid; None when it is."""
+        seconds = parse_seconds(str(value))
+        if value in self.words or (seconds is not None and 1 <= seconds <= self.maximum):
+            return None
+        return f"Value must be one of: {', '.join(self.words)}, or a number of seconds from 1 to {self.maximum}"
+
+
+def parse_seconds(text: str) -> int | None:
+    """Parse a whole number of seconds; None: it is not one."""
+    return _parse_integer(text, _BITS[ValueType.LONG])
+
+
+@dataclass(frozen=True, slots=True)
 class Unlimited:
     """-1 for no limit, or at least 1: the rule for a broker's retention time."""
 

@@ -46,9 +46,10 @@ class FileWriter(Protocol):
 
 @dataclass(slots=True)
 class RecordForm:
-    """The rows are the records. ``dropped``: as of the other form; always empty."""
+    """The rows are the records. ``dropped``, ``learns``: as of the other form; always empty and false."""
 
     dropped: list[int] = field(default_factory=list)
+    learns: bool = False
 
     def build_offsets_sql(self, rows: Sequence[Segment]) -> str:
         """Build a query for ``offset`` of the rows in the files ``rows``."""
@@ -87,12 +88,19 @@ class TypedForm:
 
     ``convert``: makes rows of a batch of records in segments' schema, fewer where a record is no row; every row has the
     offset of its record, and the columns only ever grow. ``get_schema``: the columns so far, with their field ids.
-    ``dropped``: the offsets of records that are no row, of the partition that is written.
+    ``dropped``: the offsets of records that are no row, of the partition that is written. ``learn``: takes note of what
+    columns a batch needs; where it is given, nothing is made of records but that.
     """
 
     convert: Callable[[pa.RecordBatch], pa.RecordBatch]
     get_schema: Callable[[], pa.Schema]
     dropped: list[int] = field(default_factory=list)
+    learn: Callable[[pa.RecordBatch], None] | None = None
+
+    @property
+    def learns(self) -> bool:
+        """Whether no row is made."""
+        return self.learn is not None
 
     @staticmethod
     def build_offsets_sql(rows: Sequence[Segment]) -> str:
@@ -127,6 +135,9 @@ class TypedForm:
     def make_rows(self, records: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of ``records``, which have segments' columns, in their order."""
         for batch in records:
+            if self.learn is not None:
+                self.learn(cast_to_segment_schema(batch))
+                continue
             rows = self.convert(cast_to_segment_schema(batch))
             if rows.num_rows < batch.num_rows:
                 self.dropped += np.setdiff1d(

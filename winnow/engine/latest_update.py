@@ -7,15 +7,16 @@ which a row changed are written again without it, together with small ones; new 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from winnow.engine.damage import CopyCountError
 from winnow.engine.key_changes import LogExtent, create_alive, create_candidates
-from winnow.engine.latest_records import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS
+from winnow.engine.latest_plans import PartitionUpdate, PartitionUpdatePlan
+from winnow.engine.latest_records import MAXIMUM_BATCH_BYTES, MAXIMUM_BATCH_ROWS, read_latest_records
 from winnow.engine.latest_rows import FILE_BYTES, RecordForm, TypedForm, find_root, write_rows
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.engine.task_resources import TaskBudget, open_connection
@@ -38,15 +39,25 @@ _IDENTIFYING: Final = ("key", "offset")
 _DECIDING: Final = (*_IDENTIFYING, "timestamp", "headers")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionUpdate:
-    """What changes in one partition of the side table: files in and out, and the rows of keys that changed."""
+def write_part(
+    part: PartitionUpdatePlan, order: RecordOrder, budget: TaskBudget, *, folder: str, form: RecordForm | TypedForm
+) -> PartitionUpdate:
+    """Write the files that one partition of the table needs below ``folder``; they are not synced yet.
 
+    ``form``: how rows are held; one that only learns writes nothing.
+
+    Raises:
+        CopyCountError, DamagedSegmentError, duckdb.Error, OSError: as :func:`update_partition`.
+    """
+    if part.before is not None:
+        return update_partition(
+            part.rows, part.before, part.after, part.partition, order, budget, folder=folder, form=form
+        )
     added: tuple[Segment, ...] = ()
-    removed: tuple[Segment, ...] = ()
-    rows_inserted: int = 0
-    rows_updated: int = 0
-    rows_deleted: int = 0
+    if part.log.segments:
+        records = read_latest_records(part.log, order, budget)
+        added = write_rows(form, part.partition, folder, form.make_rows(records))
+    return PartitionUpdate(added, part.rows, rows_inserted=sum(segment.records for segment in added))
 
 
 def update_partition(
@@ -176,6 +187,10 @@ def _write_changes(
         touched += others
     sources = _list_sources(connection, after) if fresh else []
     _check(sources, ARROW_SCHEMA.names)
+    if form.learns:
+        if sources:
+            deque(_read_rows(connection, form, (), sources), maxlen=0)
+        return PartitionUpdate()
     check_local_pages((segment.path for segment in touched), None)
     form.dropped.clear()
     added = write_rows(form, partition, folder, _read_rows(connection, form, touched, sources))

@@ -15,11 +15,9 @@ from winnow.engine.winners import (
     build_version_counts_sql,
     build_version_value_sql,
 )
-from winnow.errors import WinnowError
-from winnow.files import duckdb_connection, storage
+from winnow.files import duckdb_connection
 from winnow.files.duckdb_connection import quote_file_list
 from winnow.files.page_checksums import check_local_pages
-from winnow.values import documents
 from winnow.values.model import OffsetRange, PartitionPlan, Reason, Segment
 from winnow.values.strategies import Strategy
 
@@ -67,7 +65,7 @@ class DiffPartition:
 class DiffRequest:
     """One comparison of one topic. ``sample``: maximum differing keys that are reported with coordinates."""
 
-    comparison_id: str
+    plan_id: str
     topic: str
     as_of_ms: int
     present: RecordOrder
@@ -138,36 +136,10 @@ class PartitionDiff:
 class DiffResult:
     """All partitions of one comparison, in order."""
 
-    comparison_id: str
+    plan_id: str
     topic: str
     partitions: tuple[PartitionDiff, ...]
     format_version: int = 1
-
-
-def build_request_uri(staging: str, topic: str, comparison_id: str) -> str:
-    """Return the URI of a comparison's request."""
-    return storage.join(staging, "compare", topic, f"{comparison_id}.json")
-
-
-def build_result_uri(request_document_uri: str) -> str:
-    """Return the URI of the result, beside its request."""
-    return f"{request_document_uri.removesuffix('.json')}.result.json"
-
-
-def read_request(uri: str) -> DiffRequest:
-    """Read the request at ``uri``.
-
-    Raises:
-        WinnowError: it is missing or damaged.
-        FormatVersionError: a newer Winnow wrote it.
-    """
-    try:
-        return documents.load_json(DiffRequest, storage.read_bytes(uri))
-    except FileNotFoundError as problem:
-        raise WinnowError(
-            f"There is no comparison at {uri}.",
-            left="Nothing was changed; compare again.",
-        ) from problem
 
 
 def build_equivalent_plan(partition: DiffPartition) -> PartitionPlan:

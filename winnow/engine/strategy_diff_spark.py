@@ -11,45 +11,44 @@ from pyspark import SparkContext
 
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanOutcome, emit_event
+from winnow.engine.job_documents import locate_job_result, read_job_document, write_job_document
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
+from winnow.engine.staging import parse_plan_argument
 from winnow.engine.strategy_diff import (
     DiffPartition,
     DiffRequest,
     DiffResult,
     PartitionDiff,
     build_equivalent_plan,
-    build_result_uri,
     compare_partition,
-    read_request,
 )
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
-from winnow.files import storage
 from winnow.values import documents
 
 
 def run_comparison(
-    request_uri: str, *, budget: TaskBudget, maximum_tasks: int | None = None, app_name: str = "winnow compare"
+    argument: str, *, budget: TaskBudget, maximum_tasks: int | None = None, app_name: str = "winnow compare"
 ) -> PlanOutcome:
-    """Carry out a comparison and write its result beside the request, nothing else.
+    """Carry out the comparison named by ``argument`` and write its result beside the request, nothing else.
 
     Budget and ``maximum_tasks`` are those of :func:`winnow.engine.compaction_job.run_plans`. The outcome is that of a
     plan, with the comparison's id and the result as document.
     """
-    request = read_request(request_uri)
+    uri, sha256 = parse_plan_argument(argument)
+    request = read_job_document(DiffRequest, uri, sha256)
     with open_spark_context(app_name) as context:
         total_bytes = sum(partition.size_bytes for partition in request.partitions)
         emit_event({"event": "started", "partitions": len(request.partitions), "bytes": total_bytes})
         results = _compare_partitions(context, request, budget, maximum_tasks)
     failure = find_plan_failure(request.topic, results, len(request.partitions))
     if failure is not None:
-        return PlanOutcome(request.topic, request.comparison_id, None, failure)
+        return PlanOutcome(request.topic, request.plan_id, None, failure)
     found = [documents.load_json(PartitionDiff, json.dumps(result["shadow"]).encode()) for result in results]
     found.sort(key=lambda diff: diff.partition)
-    document = DiffResult(request.comparison_id, request.topic, tuple(found))
-    staging = request_uri.rsplit("/", 3)[0]
-    storage.write_bytes(build_result_uri(request_uri), documents.dump_json(document), below=staging)
-    return PlanOutcome(request.topic, request.comparison_id, build_result_uri(request_uri))
+    document = DiffResult(request.plan_id, request.topic, tuple(found))
+    place = locate_job_result(uri)
+    return PlanOutcome(request.topic, request.plan_id, place, sha256=write_job_document(place, document))
 
 
 def _compare_partitions(

@@ -26,7 +26,7 @@ def _or_draft(name: str) -> str:
 
 _STATE: Final = _or_draft(rf"{_HEX}\.json")
 _DOCUMENTS: Final = (
-    rf"_winnow/(?:state/{_STATE}"
+    rf"_winnow/(?:(?:state|schemas)/{_STATE}"
     rf"|receipts/{_or_draft(rf'{_PART}-[0-9a-f]{{8}}[.]json')}"
     rf"|ingests/{_or_draft(rf'{_PART}[.]json')}"
     rf"|erasures/{_or_draft(rf'{_HEX}-[0-9a-f]{{8}}[.]json')}"
@@ -44,7 +44,8 @@ _INGEST_FOLDER: Final = re.compile(rf"ingest-{_HEX}")
 _FOLDER: Final = re.compile(rf"{_PART}(?:/{_PART})*")
 _TASK_FOLDER: Final = re.compile(rf"{_PART}(?:/t\d+)?")
 _TABLE_FOLDER: Final = re.compile(
-    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?|_winnow(?:/(?:state|receipts|ingests|erasures|chains))?"
+    rf"metadata|data(?:/(?:ingest-)?{_HEX}(?:/{_PART})*)?"
+    r"|_winnow(?:/(?:state|receipts|ingests|erasures|chains|schemas))?"
 )
 _DATA: Final = re.compile(rf"data/(?:{_PART}/)*{_PART}\.parquet")
 _METADATA: Final = re.compile(rf"metadata/(?:{_MANIFEST}|{_TABLE_METADATA})")

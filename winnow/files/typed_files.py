@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from winnow.errors import BadInputError
-from winnow.files import storage
+from winnow.errors import BadInputError, DamagedSegmentError
+from winnow.files import object_store, storage
 from winnow.files.parquet_writer import RollingParquetWriter
 from winnow.files.segments import FIELD_ID_KEY
 from winnow.values.model import Segment
@@ -125,17 +125,26 @@ def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int) -> Iterato
     Columns are found by their field ids, at every level; what the file does not have is null.
 
     Raises:
-        BadInputError: the file is damaged.
+        DamagedSegmentError: the file is damaged.
         OSError: it cannot be read.
     """
     filesystem, path = storage.open_filesystem(uri)
     try:
         with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
             source = pq.ParquetFile(stream, page_checksum_verification=True)
-            for batch in source.iter_batches(rows_per_batch):
+            wanted = {_read_id(field) for field in schema}
+            present = source.schema_arrow
+            names = [field.name for field in present if _read_id(field) in wanted]
+            columns = names if len(names) < len(present) else None
+            for batch in source.iter_batches(rows_per_batch, columns=columns):
                 yield fit_rows(batch, schema)
-    except (pa.ArrowException, EOFError) as problem:
-        raise BadInputError(f"segment {uri} cannot be decoded: {type(problem).__name__}") from problem
+    except (MemoryError, FileNotFoundError):
+        raise
+    except (pa.ArrowException, EOFError, OSError) as problem:
+        # Arrow has no other error for the header of a page, which no checksum covers.
+        if isinstance(problem, OSError) and (problem.errno is not None or object_store.is_store_error(problem)):
+            raise
+        raise DamagedSegmentError(f"File {uri} cannot be decoded ({type(problem).__name__}).") from problem
 
 
 def fit_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""Names the places of Winnow's documents: carried states, receipts, reference chains, ingest ledgers, erasures.
+"""Names the places of Winnow's documents: states, receipts, reference chains, ledgers, erasures, kept schemas.
 
 Iceberg does not know them. Orphan removal of other engines takes whatever Iceberg does not know below a table's folder,
 but leaves alone what lies below a folder whose name begins with ``_``. So they lie there, and a copy of each lies
@@ -29,6 +29,7 @@ class DocumentKind(StrEnum):
     LEDGER = "ingests"
     GIVEN_UP = "given_up"
     ERASURE = "erasures"
+    SCHEMAS = "schemas"
 
     @property
     def label(self) -> str:
@@ -36,7 +37,13 @@ class DocumentKind(StrEnum):
         return _LABELS.get(self.value, self.value)
 
 
-_LABELS: Final = {"receipts": "receipt", "chains": "chain", "ingests": "ingest ledger", "erasures": "erasure"}
+_LABELS: Final = {
+    "receipts": "receipt",
+    "chains": "chain",
+    "ingests": "ingest ledger",
+    "erasures": "erasure",
+    "schemas": "kept schemas",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,19 +16,28 @@ from winnow.log.table import TOPIC_PROPERTY
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyiceberg.catalog import Catalog
+    from pyiceberg.schema import Schema
 
 
 def replace_latest_view(
-    catalog: Catalog, topic: str, queries: Mapping[str, str], schema: pa.Schema, *, names: Namespaces, now_ms: int
+    catalog: Catalog,
+    topic: str,
+    queries: Mapping[str, str],
+    schema: pa.Schema | Schema,
+    *,
+    names: Namespaces,
+    tables: str,
+    now_ms: int,
 ) -> str:
     """Create the view of ``topic``, or replace the one that Winnow created; return its name in the catalog.
 
     Args:
         catalog: the catalog.
         topic: the topic.
-        queries: by dialect, with tables named relative to the catalog of the namespace ``names.topics``.
+        queries: by dialect, with tables named relative to the namespace ``tables``.
         schema: the columns of the queries.
         names: the installation's namespaces.
+        tables: the namespace of the queries' tables.
         now_ms: the view's time.
 
     Raises:
@@ -44,7 +53,7 @@ def replace_latest_view(
             "timestamp-ms": now_ms,
             "summary": {},
             "representations": [{"type": "sql", "sql": sql, "dialect": dialect} for dialect, sql in queries.items()],
-            "default-namespace": [names.topics],
+            "default-namespace": [tables],
         }
     )
     create: Any = catalog.create_view

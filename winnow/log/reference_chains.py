@@ -166,7 +166,7 @@ def list_links(state: TopicState) -> Iterator[ChainReference]:
 
 
 def list_documents(state: TopicState) -> list[Document]:
-    """List the documents that ``state`` refers to: links, receipts and ledgers, newest first, and erasures.
+    """List the documents that ``state`` refers to: links, receipts, ledgers, newest first, erasures, kept schemas.
 
     Of a chain those up to the first unreadable link.
     """
@@ -181,7 +181,8 @@ def list_documents(state: TopicState) -> list[Document]:
         except WinnowError:
             references = named  # a link is damaged, which its own check finds
         found += [Document(kind, each.path, each.sha256) for each in reversed(references)]
-    return [*found, *(Document(DocumentKind.ERASURE, each.path, each.sha256) for each in reversed(state.erasures))]
+    found += [Document(DocumentKind.ERASURE, each.path, each.sha256) for each in reversed(state.erasures)]
+    return [*found, *(Document(DocumentKind.SCHEMAS, each.path, each.sha256) for each in reversed(state.schemas))]
 
 
 def has_same_ingests(one: TopicState, other: TopicState) -> bool:

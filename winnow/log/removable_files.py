@@ -96,6 +96,7 @@ def _list_metadata(table: Table) -> Iterator[str]:
 def _list_documents(state: TopicState) -> Iterator[str]:
     yield from (file.path for file in state.waiting_files)
     yield from (erasure.path for erasure in state.erasures)
+    yield from (schemas.path for schemas in state.schemas)
     with suppress(WinnowError, OSError):
         yield from (reference.path for reference in list_receipt_references(state))
     with suppress(WinnowError, OSError):

@@ -32,8 +32,8 @@ CHAIN_FORMAT = 3
 """Format of the links of older references."""
 TOPIC_STATE_FORMAT = 9
 """Format of every written state: 4 added the fence, 5 deleted topics, 6 epochs, 7 epochs that begin
-within a Kafka topic, with its leader epochs, 8 what was undone, 9 erasures. A Winnow that does not know them must
-stop."""
+within a Kafka topic, with its leader epochs, 8 what was undone, 9 erasures and kept schemas. A Winnow that
+does not know them must stop."""
 
 
 @dataclass(frozen=True, slots=True)

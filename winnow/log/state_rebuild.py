@@ -25,7 +25,7 @@ from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
 from winnow.values.model import Segment
 from winnow.values.results import Receipt
-from winnow.values.topic_state import Append, ErasureReference, PartitionState, TopicState
+from winnow.values.topic_state import Append, ErasureReference, PartitionState, SchemasReference, TopicState
 
 if TYPE_CHECKING:
     from pyiceberg.io import FileIO
@@ -61,8 +61,11 @@ def rebuild_state(
     io: FileIO,
     stored: StoredKnowledge,
     erasures: tuple[ErasureReference, ...] = (),
+    schemas: tuple[SchemasReference, ...] = (),
 ) -> RebuiltState:
-    """Rebuild the state of the newest snapshot of ``found``; writes nothing. ``erasures``: whose documents are there.
+    """Rebuild the state of the newest snapshot of ``found``; writes nothing.
+
+    ``erasures``, ``schemas``: whose documents are there.
 
     Raises:
         DamagedMetadataError: the manifests or the segments are not complete either.
@@ -95,6 +98,7 @@ def rebuild_state(
         table_uuid=str(metadata.table_uuid),
         location=str(metadata.location),
         erasures=tuple(replace(each, fence=found.fence + 1) for each in erasures),
+        schemas=schemas,
     )
     receipts = sorted((each for each in stored.receipts if each.plan_id), key=lambda each: each.finished_at_ms)
     return RebuiltState(state, tuple(segments), tuple(_list_losses(state, stored)), tuple(receipts))

@@ -44,9 +44,12 @@ class FileKind(StrEnum):
     LEDGER = "ledger"
     CHAIN = "chain"
     ERASURE = "erasure"
+    SCHEMAS = "schemas"
 
 
-DOCUMENTS: Final = frozenset({FileKind.STATE, FileKind.RECEIPT, FileKind.LEDGER, FileKind.CHAIN, FileKind.ERASURE})
+DOCUMENTS: Final = frozenset(
+    {FileKind.STATE, FileKind.RECEIPT, FileKind.LEDGER, FileKind.CHAIN, FileKind.ERASURE, FileKind.SCHEMAS}
+)
 """Winnow's documents, of which there are copies outside of the table's folder."""
 
 
@@ -169,7 +172,8 @@ class TableWalk:
                 link = self._read_document(chain)
                 yield from (_make_document(each, kind, copies) for each in link["references"])
                 older = link.get("previous")
-        yield from (_make_document(each, FileKind.ERASURE, copies) for each in state.get("erasures", ()))
+        for name, kind in (("erasures", FileKind.ERASURE), ("schemas", FileKind.SCHEMAS)):
+            yield from (_make_document(each, kind, copies) for each in state.get(name, ()))
 
     def _read_document(self, file: TableFile) -> dict[str, Any]:
         """Read a document, or its copy where it is gone or damaged."""

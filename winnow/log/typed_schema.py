@@ -90,6 +90,12 @@ def is_typed(schema: Schema) -> bool:
     return schema.find_column_name(FIELD_IDS["partition"]) == SystemColumn.PARTITION
 
 
+def select_decoded_columns(schema: Schema) -> Schema:
+    """Return the columns that rows have which were decoded: the topic's, and the place and time of the record."""
+    raw = {SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.ERROR, SystemColumn.HEADERS}
+    return Schema(*(field for field in schema.fields if field.name not in raw))
+
+
 def list_required_columns(schema: Schema) -> Schema:
     """Return the columns without which a table of this ``schema`` is none of Winnow's: id, name and type of each."""
     if not is_typed(schema):

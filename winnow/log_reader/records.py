@@ -1,4 +1,7 @@
-"""Questions about records: browse a partition, one record in full, the versions of a key."""
+"""Questions about records: browse a partition, one record in full, the versions of a key.
+
+Each takes ``decoded``: keys and values as JSON, by the topic's formats and with what its rules show.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from winnow.log_reader.shown_records import ShownRecords
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.decoded_records import open_decoded_reading
 from winnow.pipeline.read.browse import BrowsedPartition, open_partition
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 
@@ -36,7 +40,7 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
     limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
     start = _find_start(browsed, parameters, limit)
     before = parameters.optional_number("before")
-    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES)
+    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     shown.add(browsed.read_from(start, limit))
     records = shown.documents
     if before is not None:
@@ -56,6 +60,7 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
         and first_offset > browsed.log_start_offset,
         "has_next": any(each.last_offset >= next_offset for each in browsed.segments),
         "is_cut": shown.is_full,
+        "has_formats": view.config.row_shape.is_typed,
     }
     return Answer(document, _describe_seen(topic, browsed.partition.partition, records))
 
@@ -76,7 +81,8 @@ def show_record(installation: Installation, topic: str, parameters: Parameters) 
     """Show the record at ``offset`` of ``partition`` in full; ``record`` None: there is none."""
     partition, offset = parameters.number("partition"), parameters.number("offset")
     view = load_topic_view(installation, topic)
-    found = _read_records(installation, view, open_partition(view, partition), [offset], MAXIMUM_VALUE_BYTES)
+    shown = _collect(installation, view, MAXIMUM_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    found = _read_records(shown, open_partition(view, partition), [offset])
     document = {"topic": topic, "record": found[0] if found else None}
     return Answer(document, _describe_seen(topic, partition, found))
 
@@ -85,7 +91,7 @@ def explain_record(installation: Installation, topic: str, parameters: Parameter
     """Explain why there is a record at ``offset`` of ``partition``, or none, and show the versions of its key."""
     partition, offset = parameters.number("partition"), parameters.number("offset")
     found = explain_offset(installation, topic, partition, offset, as_of_ms=installation.now_ms())
-    versions = _read_versions(installation, load_topic_view(installation, topic), found)
+    versions = _read_versions(installation, load_topic_view(installation, topic), found, parameters)
     return Answer({"versions": versions, "why": describe(found)}, _describe_seen(topic, partition, versions))
 
 
@@ -103,7 +109,7 @@ def show_key(installation: Installation, topic: str, parameters: Parameters) -> 
     for key in others:
         if not found.present:
             found, compacted = _find_key(installation, topic, key, parameters), True
-    versions = _read_versions(installation, load_topic_view(installation, topic), found)
+    versions = _read_versions(installation, load_topic_view(installation, topic), found, parameters)
     document = {
         "versions": versions,
         "why": describe(found),
@@ -123,7 +129,9 @@ def _find_key(installation: Installation, topic: str, key: bytes, parameters: Pa
     )
 
 
-def _read_versions(installation: Installation, view: TopicView, found: WhyAnswer) -> list[Document]:
+def _read_versions(
+    installation: Installation, view: TopicView, found: WhyAnswer, parameters: Parameters
+) -> list[Document]:
     if found.partition is None:
         return []
     # Records may have come or gone between the two looks at the log: what is gone is left out.
@@ -131,25 +139,24 @@ def _read_versions(installation: Installation, view: TopicView, found: WhyAnswer
     for winner in (found.winner, found.next_winner):
         offsets += [] if winner is None or winner.offset in offsets else [winner.offset]
     browsed = open_partition(view, found.partition)
-    return _read_records(installation, view, browsed, sorted(offsets), MAXIMUM_LISTED_VALUE_BYTES)
+    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    return _read_records(shown, browsed, sorted(offsets))
 
 
-def _read_records(
-    installation: Installation, view: TopicView, browsed: BrowsedPartition, offsets: list[int], maximum_value_bytes: int
-) -> list[Document]:
-    shown = _collect(installation, view, maximum_value_bytes)
+def _read_records(shown: ShownRecords, browsed: BrowsedPartition, offsets: list[int]) -> list[Document]:
     for offset in offsets:
         shown.add(browsed.read_from(offset, 1))
     return [each for each in shown.documents if int(each["offset"]) in offsets]
 
 
-def _collect(installation: Installation, view: TopicView, maximum_value_bytes: int) -> ShownRecords:
+def _collect(installation: Installation, view: TopicView, maximum_value_bytes: int, *, decodes: bool) -> ShownRecords:
     page = installation.settings.page
     return ShownRecords(
         masks=Masks.parse(page.masked_patterns, page.masked_fields),
         epochs=view.head.state.epochs,
         maximum_value_bytes=maximum_value_bytes,
         maximum_bytes=MAXIMUM_ANSWER_BYTES,
+        reading=open_decoded_reading(installation, view.log.topic) if decodes else None,
     )
 
 

@@ -15,7 +15,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -90,14 +90,14 @@ def validate_content(
     """
     suite = load_content_suite(suite_name, extra_folder)
     with GX_LOCK:
-        validator = _ChunkValidator(suite)
+        validator = ChunkValidator(suite)
         try:
             return [f for staged in manifest.partitions for f in _validate_partition(validator, staged, chunk_rows)]
-        except _CheckFailedToRunError as problem:
+        except CheckFailedToRunError as problem:
             return [problem.failure]
 
 
-def _validate_partition(validator: _ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
+def _validate_partition(validator: ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
     chunks = 0
     failed: Counter[str] = Counter()
     for batch in _read_new_records(staged, chunk_rows):
@@ -124,15 +124,15 @@ def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.R
                 LOG.warning("The content check of %s did not finish: %s", segment.path, problem)
 
 
-class _CheckFailedToRunError(ValidationBrokenError):
-    """A check raised instead of judging; never leaves this module."""
+class CheckFailedToRunError(ValidationBrokenError):
+    """A check raised instead of judging; who judges makes a finding of it."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
         self.failure = failure
 
 
-class _ChunkValidator:
+class ChunkValidator:
     """The suite, ready to judge one frame after another."""
 
     def __init__(self, suite: Suite) -> None:
@@ -143,16 +143,41 @@ class _ChunkValidator:
         self._batch_definition = asset.add_batch_definition_whole_dataframe("chunk")
 
     def list_failing(self, frame: pd.DataFrame, partition: int) -> list[str]:
-        """Return the ids of the expectations that do not hold on ``frame``."""
+        """Return the ids of the expectations that do not hold on ``frame``.
+
+        Raises:
+            CheckFailedToRunError: a check raised instead of judging.
+        """
+        found = self._judge(frame, partition, "BOOLEAN_ONLY")
+        return [name for name, result in found.items() if not result.success]
+
+    def locate_failing(self, frame: pd.DataFrame, partition: int) -> dict[str, list[int]]:
+        """Return, by the ids of the expectations that do not hold on ``frame``, the labels of the rows at fault.
+
+        Raises:
+            CheckFailedToRunError: as :meth:`list_failing`.
+        """
+        if not self.list_failing(frame, partition):
+            return {}
+        found = self._judge(frame, partition, "COMPLETE")
+        return {
+            name: [int(label) for label in result.result.get("unexpected_index_list") or ()]
+            for name, result in found.items()
+            if not result.success
+        }
+
+    def _judge(
+        self, frame: pd.DataFrame, partition: int, result_format: Literal["BOOLEAN_ONLY", "COMPLETE"]
+    ) -> dict[str, Any]:
         batch = self._batch_definition.get_batch(batch_parameters={"dataframe": frame})
         with spare_repeated_work():
-            outcome = batch.validate(self._gx_suite, result_format="BOOLEAN_ONLY")
+            outcome = batch.validate(self._gx_suite, result_format=result_format)
         found = index_results_by_id(outcome.results)
         for expectation in self.suite.expectations:
             result = found.get(expectation.id)
             kind = "no result" if result is None else find_raised_exception(result.exception_info)
             if kind is not None:
-                raise _CheckFailedToRunError(
+                raise CheckFailedToRunError(
                     Failure(
                         None,
                         expectation.id + RAISED,
@@ -161,7 +186,7 @@ class _ChunkValidator:
                         "nothing is known about the data.",
                     )
                 )
-        return [name for name, result in found.items() if not result.success]
+        return found
 
 
 def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from winnow.errors import ValidationBrokenError
 from winnow.files.checked_reading import check_before_duckdb
@@ -22,6 +22,9 @@ from winnow.values.typed_columns import SystemColumn
 if TYPE_CHECKING:
     import duckdb
 
+FIRST_OFFSETS: Final = 3
+"""Number of offsets by which rows are named that somebody should look at."""
+
 NOTHING_UPDATED: Final = "The table is as before."
 
 
@@ -31,7 +34,8 @@ class LatestPartition:
 
     ``rows``: its files. ``segments``: those of the log in [``start_offset``, ``end_offset``). ``strategy`` and
     ``header``: how winners are chosen. ``error_column_id``: field id of the column that says why a row was not decoded.
-    ``drops_rows``: whether a record may be no row, so that a missing one is no fault.
+    ``drops_rows``: whether a record may be no row, so that a missing one is no fault. ``max_undecoded_ratio``: the
+    share of rows that may be undecoded.
     """
 
     partition: int
@@ -43,14 +47,17 @@ class LatestPartition:
     header: str | None
     error_column_id: int
     drops_rows: bool = False
+    max_undecoded_ratio: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class LatestFacts:
-    """What was found. Zero in a sound result but for the counts and ``rows_not_decoded``.
+    """What was found. Zero in a sound result but for the counts of rows.
 
     ``rows_missing``: greatest records that are no tombstones and not there. ``rows_stray``: rows of other records.
     ``rows_doubled``: further rows of one record. ``rows_unaccounted``: difference to what the manifest would say.
+    ``rows_not_decoded_above_limit``: all of those if they are too large a share. ``first_not_decoded``: the offsets of
+    the first of them, as text.
     """
 
     partition: int
@@ -61,6 +68,8 @@ class LatestFacts:
     rows_beyond_end: int
     rows_unaccounted: int
     rows_not_decoded: int
+    rows_not_decoded_above_limit: int
+    first_not_decoded: str
 
 
 def compute_latest_facts(
@@ -72,29 +81,35 @@ def compute_latest_facts(
         DamagedSegmentError: a segment is not what was written.
         ValidationBrokenError: a check could not be carried out.
     """
+    return [_compute_facts(topic, partition, budget) for partition in partitions]
+
+
+def compute_partition_facts(topic: str, described: dict[str, Any], budget: TaskBudget) -> dict[str, int | str]:
+    """Compute the row of one partition, whose fields are those of :class:`LatestPartition`; raises the same."""
+    return _compute_facts(topic, LatestPartition(**described), budget)
+
+
+def _compute_facts(topic: str, partition: LatestPartition, budget: TaskBudget) -> dict[str, int | str]:
     import duckdb
 
-    facts: list[dict[str, int | str]] = []
-    for partition in partitions:
-        columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
-        check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
-        check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
-        try:
-            with open_connection(
-                memory_limit_bytes=budget.memory_limit_bytes,
-                threads=budget.threads,
-                spill_folder=budget.spill_folder,
-                uris=[segment.path for segment in (*partition.rows, *partition.segments)],
-            ) as connection:
-                facts.append(dict(asdict(_compute(connection, partition))))
-        except duckdb.Error as problem:
-            raise ValidationBrokenError(
-                f"The table of the latest state of {topic}-{partition.partition} could not be checked "
-                f"({type(problem).__name__}).",
-                left=NOTHING_UPDATED,
-                next=f"Run it again: winnow latest-table update {topic}",
-            ) from None
-    return facts
+    columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
+    check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
+    check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
+    try:
+        with open_connection(
+            memory_limit_bytes=budget.memory_limit_bytes,
+            threads=budget.threads,
+            spill_folder=budget.spill_folder,
+            uris=[segment.path for segment in (*partition.rows, *partition.segments)],
+        ) as connection:
+            return dict(asdict(_compute(connection, partition)))
+    except duckdb.Error as problem:
+        raise ValidationBrokenError(
+            f"The table of the latest state of {topic}-{partition.partition} could not be checked "
+            f"({type(problem).__name__}).",
+            left=NOTHING_UPDATED,
+            next=f"Run it again: winnow latest-table update {topic}",
+        ) from None
 
 
 _ROW_COLUMNS: Final = (SystemColumn.OFFSET.value, SystemColumn.ERROR.value)
@@ -109,14 +124,16 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
         f"""
         SELECT (SELECT count(*) FROM shown),
                (SELECT count(*) FROM wanted ANTI JOIN shown USING (place)),
-               (SELECT count(*) FROM (SELECT DISTINCT place FROM shown) ANTI JOIN wanted USING (place)),
+               (SELECT count(*) FROM (SELECT DISTINCT place FROM shown ANTI JOIN wanted USING (place))),
                (SELECT count(*) - count(DISTINCT place) FROM shown),
                (SELECT count(*) FROM shown WHERE place IS NULL OR place >= {partition.end_offset}),
-               (SELECT count(*) FROM shown WHERE problem IS NOT NULL)
+               (SELECT count(*) FROM shown WHERE problem IS NOT NULL),
+               (SELECT string_agg(place, ', ') FROM
+                   (SELECT place FROM shown WHERE problem IS NOT NULL ORDER BY place LIMIT {FIRST_OFFSETS}))
         """,
     )
     assert counts is not None
-    rows, missing, stray, doubled, beyond, not_decoded = counts
+    rows, missing, stray, doubled, beyond, not_decoded, first = counts
     return LatestFacts(
         partition.partition,
         rows,
@@ -126,6 +143,8 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
         beyond,
         abs(sum(segment.records for segment in partition.rows) - rows),
         not_decoded,
+        not_decoded if not_decoded > rows * partition.max_undecoded_ratio else 0,
+        first or "",
     )
 
 
@@ -150,25 +169,24 @@ def _create_wanted(connection: duckdb.DuckDBPyConnection, partition: LatestParti
     readable = f'"offset" >= {partition.start_offset} AND "offset" < {partition.end_offset} AND key IS NOT NULL'
     files = quote_file_list(segment.path for segment in partition.segments)
     version = _build_version_sql(partition.strategy, partition.header)
-    connection.execute(
-        f"""
-        CREATE TEMP TABLE wanted AS
-        SELECT greatest.place AS place FROM (
-            SELECT max(struct_pack(version := {version}, place := "offset")) AS greatest
-            FROM read_parquet({files}) WHERE {readable} GROUP BY key
-        )
-        """
-    )
+    greatest = 'max("offset")'
+    if version is not None:
+        greatest = f'max(struct_pack(version := {version}, place := "offset")).place'
+    source = f"read_parquet({files}) WHERE {readable} GROUP BY key"
+    connection.execute(f"CREATE TEMP TABLE wanted AS SELECT {greatest} AS place FROM {source}")
     with_tombstones = [segment.path for segment in partition.segments if segment.tombstones]
     if with_tombstones:
         tombstones = f"read_parquet({quote_file_list(with_tombstones)}) WHERE {readable} AND value IS NULL"
         connection.execute(f'DELETE FROM wanted WHERE place IN (SELECT "offset" FROM {tombstones})')
 
 
-def _build_version_sql(strategy: Strategy, header: str | None) -> str:
-    """Build SQL for what decides before the offset. Eight bytes of a header order as text: sign first, then digits."""
+def _build_version_sql(strategy: Strategy, header: str | None) -> str | None:
+    """Build SQL for what decides before the offset, None: nothing.
+
+    Eight bytes of a header order as text: sign first, then digits.
+    """
     if strategy is Strategy.OFFSET:
-        return "0"
+        return None
     if strategy is Strategy.TIMESTAMP:
         return 'coalesce(epoch_us("timestamp") // 1000, -1)'
     value = f"list_last(list_filter(headers, lambda entry: entry.key = {quote_literal(header or '')})).value"

@@ -46,6 +46,9 @@ class AlertKind(StrEnum):
     INGEST_FAILED = "ingest_failed", "error"
     SOURCE_GONE = "source_gone", "warning"
     CONFIGURATION_HELD = "configuration_held", "warning"
+    LATEST_LATE = "latest_late", "warning"
+    LATEST_REJECTED = "latest_rejected", "error"
+    LATEST_SUSPECT = "latest_suspect", "warning"
     RECOVERED = "recovered", "info"
 
 
@@ -61,6 +64,8 @@ PUBLISHED_AGAIN = frozenset(
 RELEASABLE = frozenset({AlertKind.VALIDATION_FAILED, AlertKind.UNCLEANABLE_PARTITION})
 """Kinds that an operator may release together with the partition."""
 DEADLINES = frozenset({AlertKind.DEADLINE_NEAR, AlertKind.DEADLINE_MISSED})
+LATEST = frozenset({AlertKind.LATEST_LATE, AlertKind.LATEST_REJECTED, AlertKind.LATEST_SUSPECT})
+"""Kinds about a topic's table of the latest state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,6 +354,68 @@ def make_configuration_held(topic: str, source_topic: str, changes: str, *, effe
                 f"{effect} To have it in force here: winnow topics alter {topic} --accept-kafka-config. To keep the "
                 "records, give it its earlier value at Kafka."
             ).strip(),
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_latest_late(topic: str, since_ms: int, *, max_age_ms: int, dag_id: str, at_ms: int) -> Situation:
+    """Make the alert about a table of the latest state in which a record should be by now.
+
+    ``since_ms``: the time of the oldest record that it does not show. ``dag_id``: the DAG whose publishes update it.
+    """
+    return Situation(
+        kind=AlertKind.LATEST_LATE,
+        topic=topic,
+        findings=(Finding(None, since_ms + max_age_ms),),
+        summary=Explanation(
+            f"The table of the latest state of topic {topic} does not show records since {format_ms(since_ms)}, "
+            f"{format_duration(at_ms - since_ms - max_age_ms)} longer than it may (winnow.latest.max.age.ms)",
+            left="The log has every record. Readers of the table see all of it as of before, complete and correct.",
+            next=(
+                f"Bring it up to date, and read what is in the way: winnow latest-table update {topic}. If that "
+                f"succeeds, find out why {dag_id} did not, or update it more often: winnow topics alter {topic} "
+                "--config winnow.latest.update=ingest"
+            ),
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_latest_rejected(
+    topic: str, findings: Sequence[Finding], *, evidence: str, to_do: str, at_ms: int
+) -> Situation:
+    """Make the alert about an update of the table of the latest state that was judged wrong.
+
+    ``evidence``: where the verdict is. ``to_do``: sentences.
+    """
+    return Situation(
+        kind=AlertKind.LATEST_REJECTED,
+        topic=topic,
+        findings=tuple(findings),
+        summary=Explanation(
+            f"The table of the latest state of topic {topic} was not updated: what it would show was judged wrong, or "
+            "could not be judged",
+            left="The table is as before, complete and correct as of then. The log is not concerned.",
+            next=f"Evidence: {evidence}. {to_do}",
+        ),
+        at_ms=at_ms,
+    )
+
+
+def make_latest_suspect(topic: str, findings: Sequence[Finding], *, evidence: str, at_ms: int) -> Situation:
+    """Make the alert about rows of the table of the latest state that somebody should look at."""
+    return Situation(
+        kind=AlertKind.LATEST_SUSPECT,
+        topic=topic,
+        findings=tuple(findings),
+        summary=Explanation(
+            f"The table of the latest state of topic {topic} was updated, with warnings",
+            left="Every row is there. One that could not be decoded has its reason in __error.",
+            next=(
+                f"Evidence: {evidence}. Which schemas are in use: winnow schemas list {topic}. To allow some rows that "
+                f"cannot be decoded: winnow topics alter {topic} --config winnow.latest.max.undecoded.ratio=0.01"
+            ),
         ),
         at_ms=at_ms,
     )

@@ -36,7 +36,9 @@ class Measurement:
     ``behind_ms``, ``look_age_ms``: how far the log is behind its Kafka topic, and how old the look is that found it;
     None for a topic that was not ingested from brokers. ``records_uncommitted``, ``open_transaction_ms``: what open
     transactions held back at that look, and the age of the oldest of them; 0 without one, None where the look did not
-    learn it and as above. ``figures``: those of the last run, summed over its partitions. ``seconds``: its engine time,
+    learn it and as above. ``latest_age_ms``, ``latest_late_ms``: the age of the oldest record that the table of the
+    latest state lacks, and by how much that is too old; None without such a table, or a limit.
+    ``figures``: those of the last run, summed over its partitions. ``seconds``: its engine time,
     summed likewise; ``longest_seconds``: of its slowest partition. ``runs_*``: runs by the state they are in now.
     ``topics_*``: topics by their state in one word;
     for one topic, one of them is 1.
@@ -77,6 +79,8 @@ class Measurement:
     look_age_ms: int | None = None
     records_uncommitted: int | None = None
     open_transaction_ms: int | None = None
+    latest_age_ms: int | None = None
+    latest_late_ms: int | None = None
 
 
 def compute_measurement(
@@ -188,6 +192,8 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
         look_age_ms=max((m.look_age_ms or 0 for m in followed), default=None),
         records_uncommitted=sum(m.records_uncommitted or 0 for m in followed) if followed else None,
         open_transaction_ms=_find_oldest_transaction(followed),
+        latest_age_ms=max((m.latest_age_ms for m in measured if m.latest_age_ms is not None), default=None),
+        latest_late_ms=max((m.latest_late_ms for m in measured if m.latest_late_ms is not None), default=None),
         **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
     )
 
@@ -202,7 +208,7 @@ def _find_oldest_transaction(followed: Sequence[Measurement]) -> int | None:
 _NOT_SUMMED = {
     "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "figures", "seconds",
     "longest_seconds", "records_behind", "behind_ms", "look_age_ms", "records_uncommitted",
-    "open_transaction_ms",
+    "open_transaction_ms", "latest_age_ms", "latest_late_ms",
 }  # fmt: skip
 _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
@@ -340,6 +346,16 @@ METRICS: tuple[Metric, ...] = (
         "ingest-open-transaction-secs",
         "Age of the oldest open transaction at the last look, in seconds, over all partitions; 0 without one",
         lambda m: _convert_to_seconds(m.open_transaction_ms),
+    ),
+    Metric(
+        "latest-age-secs",
+        "Seconds since the oldest record that the table of the latest state does not show yet; 0: it shows all",
+        lambda m: _convert_to_seconds(m.latest_age_ms),
+    ),
+    Metric(
+        "latest-late-secs",
+        "Seconds by which that record is past winnow.latest.max.age.ms",
+        lambda m: _convert_to_seconds(m.latest_late_ms),
     ),
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
     Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),

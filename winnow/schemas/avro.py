@@ -17,6 +17,7 @@ import fastavro
 import fastavro._read_py
 import msgspec
 
+from winnow.schemas.avro_batches import make_batch_reader
 from winnow.schemas.avro_types import is_null, make_avro_column
 from winnow.schemas.columns import make_row
 from winnow.schemas.documents import (
@@ -73,7 +74,11 @@ def make_avro_reader(document: SchemaDocument) -> DatumReader:
         "__named_schemas": {name: _make_definition(definition) for name, definition in definitions.items()},
         **_make_definition(schema),
     }
-    return DatumReader(record, _make_parser(readable, read, is_record=column is record))
+    return DatumReader(
+        record,
+        _make_parser(readable, read, is_record=column is record),
+        make_batch_reader(schema["fields"][0]["type"], column, record, definitions),
+    )
 
 
 def _read_json(text: str) -> Any:

@@ -65,14 +65,7 @@ class _Types:
         self.is_recursive = False
 
     def _resolve(self, schema: Any) -> Any:
-        """Return a union as a list, any other type as a dictionary."""
-        while isinstance(schema, dict) and isinstance(schema["type"], dict | list):
-            schema = schema["type"]
-        if isinstance(schema, dict) and schema["type"] in self._definitions:
-            schema = schema["type"]
-        if isinstance(schema, str):
-            return self._definitions.get(schema, {"type": schema})
-        return schema
+        return resolve_type(schema, self._definitions)
 
     def weigh(self, schema: Any, depth: int) -> tuple[int, int]:
         """Return how many types ``schema`` has with every name written out, and the fewest bytes of a datum.
@@ -196,6 +189,17 @@ class _Types:
         if kind == "map":
             return {key: self._convert(schema["values"], item) for key, item in value.items()}
         return _find_symbol(schema, value) if kind == "enum" else _convert_scalar(schema, value)
+
+
+def resolve_type(schema: Any, definitions: Mapping[str, Any]) -> Any:
+    """Return a parsed type by itself: a union as a list, any other as a dictionary."""
+    while isinstance(schema, dict) and isinstance(schema["type"], dict | list):
+        schema = schema["type"]
+    if isinstance(schema, dict) and schema["type"] in definitions:
+        schema = schema["type"]
+    if isinstance(schema, str):
+        return definitions.get(schema, {"type": schema})
+    return schema
 
 
 def _require_valid(is_valid: bool) -> None:

@@ -21,11 +21,16 @@ class Scalar:
     """A column of single values.
 
     ``collect`` makes an array of ``type`` of a list of values; it gives null for None, and for what the column cannot
-    hold.
+    hold. ``fit`` makes the same of an Arrow array of them, None: only by way of a list.
     """
 
     type: pa.DataType
     collect: Callable[[list[Any]], pa.Array]
+    fit: Callable[[pa.Array], pa.Array] | None = None
+
+    def collect_array(self, values: pa.Array) -> pa.Array:
+        """Make of an Arrow array what ``collect`` makes of its values."""
+        return self.collect(values.to_pylist()) if self.fit is None else self.fit(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,12 @@ def collect_each(storage: pa.DataType, convert: Callable[[Any], Any]) -> Callabl
 
 def make_plain(storage: pa.DataType) -> Scalar:
     """Make the column of a type that Arrow makes of Python's values by itself."""
-    return Scalar(storage, collect_plainly(storage))
+    return Scalar(storage, collect_plainly(storage), keep_array)
+
+
+def keep_array(values: pa.Array) -> pa.Array:
+    """Return values that are of their column's type already."""
+    return values
 
 
 TEXT = make_plain(pa.string())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from winnow.errors import ConfigurationError
@@ -24,14 +26,17 @@ KINDS = {Format.AVRO: "AVRO", Format.JSON_SCHEMA: "JSON", Format.PROTOBUF: "PROT
 """Formats with a schema, and what registries call their documents."""
 
 
-def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_text: str | None = None) -> Decoder:
+def make_decoder(
+    kind: Format, *, source: SchemaSource | None = None, schema_text: str | None = None, message: str = ""
+) -> Decoder:
     """Make the decoder of a format.
 
     Args:
         kind: the format; JSON without a schema has its decoder elsewhere.
         source: of a format with a schema: what knows the schemas by the ids that datums begin with.
         schema_text: of a format with a schema: the one document of all datums, which then begin with no id; they are
-            Protobuf's first message in it.
+            Protobuf's first message in it, or that of the full name ``message``.
+        message: of Protobuf with ``schema_text``.
 
     Raises:
         ConfigurationError: neither of both is given, or the document is not valid.
@@ -46,9 +51,8 @@ def make_decoder(kind: Format, *, source: SchemaSource | None = None, schema_tex
     make_reader = _READERS[kind]
     if schema_text is not None:
         try:
-            return BareDecoder(
-                make_reader(SchemaDocument(KINDS[kind], schema_text), _FIRST_MESSAGE if kind is Format.PROTOBUF else ())
-            )
+            document = SchemaDocument(KINDS[kind], schema_text)
+            return BareDecoder(make_reader(document, _find_path(document, message) if kind is Format.PROTOBUF else ()))
         except UnusableSchemaError as error:
             raise ConfigurationError(
                 f"The schema of the format {kind} cannot be used: it {error}.", next="Correct its document."
@@ -84,15 +88,29 @@ def _make_json_schema_reader(document: SchemaDocument, _path: MessagePath) -> Da
     return make_json_schema_reader(document)
 
 
+def _find_path(document: SchemaDocument, message: str) -> MessagePath:
+    if not message:
+        return _FIRST_MESSAGE
+    with _require_protobuf():
+        from winnow.schemas.protobuf_files import find_path
+    return find_path(document, message)
+
+
 def _make_protobuf_reader(document: SchemaDocument, path: MessagePath) -> DatumReader:
-    # Protobuf's runtime and compiler come with an extra.
-    try:
+    with _require_protobuf():
         from winnow.schemas.protobuf import make_protobuf_reader
+    return make_protobuf_reader(document, path)
+
+
+@contextmanager
+def _require_protobuf() -> Iterator[None]:
+    """Tell how Protobuf's runtime and compiler, which come with an extra, are installed."""
+    try:
+        yield
     except ModuleNotFoundError:
         raise ConfigurationError(
             "Protobuf is not installed.", next="Install 'winnow-log[schemas]' wherever schemas are read."
         ) from None
-    return make_protobuf_reader(document, path)
 
 
 _READERS: dict[Format, MakeReader] = {

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from winnow.schemas.byte_slices import cut_heads
 from winnow.schemas.columns import Positions
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup
 from winnow.schemas.documents import MAXIMUM_DEPTH, SchemaDocument, SchemaSource, UnusableSchemaError
@@ -37,7 +38,7 @@ class BareDecoder:
 
     def decode(self, datums: pa.Array) -> DecodedBatch:
         """Decode datums."""
-        positions, rows, errors = read_datums(self._reader, datums.to_pylist(), np.arange(len(datums)))
+        positions, rows, errors = read_datums(self._reader, datums, np.arange(len(datums)))
         return DecodedBatch([DecodedGroup(pa.array(positions), rows)] if len(positions) else [], errors)
 
 
@@ -71,12 +72,8 @@ class FramedDecoder:
                 if isinstance(reader, str):
                     errors.update(dict.fromkeys(members.tolist(), reader))
                     continue
-                bodies = [
-                    datum[starts.get(position, HEAD_BYTES) :]
-                    for position, datum in zip(
-                        members.tolist(), datums.take(pa.array(members)).to_pylist(), strict=True
-                    )
-                ]
+                heads_bytes = np.array([starts.get(member, HEAD_BYTES) for member in members.tolist()], np.int64)
+                bodies = cut_heads(datums.take(pa.array(members)), heads_bytes)
                 kept, rows, problems = read_datums(reader, bodies, members)
                 errors.update(problems)
                 if len(kept):

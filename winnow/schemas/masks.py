@@ -16,7 +16,15 @@ from typing import Any, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from winnow.schemas.row_types import build_rows, find_kind, list_aliases, make_list, make_map, replace_elements
+from winnow.schemas.row_types import (
+    build_rows,
+    find_kind,
+    list_aliases,
+    make_list,
+    make_map,
+    replace_elements,
+    slice_elements,
+)
 from winnow.values.latest_fields import FieldRule, FieldRules
 
 
@@ -45,6 +53,13 @@ _How: TypeAlias = "str | list[_Shown] | None"
 def mask_row_type(row_type: pa.StructType, rules: FieldRules, columns: pa.StructType | None = None) -> pa.StructType:
     """Return the type of the rows that :func:`mask_rows` makes of rows of ``row_type``."""
     return row_type if not rules.hides else pa.struct([shown.field for shown in _choose(row_type, rules, columns)])
+
+
+def list_shown_fields(row_type: pa.StructType, rules: FieldRules, columns: pa.StructType | None = None) -> list[int]:
+    """List which fields of ``row_type`` the rows of :func:`mask_rows` have, by number and in their order."""
+    if not rules.hides:
+        return list(range(row_type.num_fields))
+    return [shown.number for shown in _choose(row_type, rules, columns)]
 
 
 def mask_rows(
@@ -165,18 +180,12 @@ def _canonicalize(array: pa.Array) -> list[Any]:
             for row, is_present in enumerate(array.is_valid().to_pylist())
         ]
     if pa.types.is_list(kind):
-        return _slice_elements(array, _canonicalize(array.values))
+        return slice_elements(array, _canonicalize(array.values))
     if pa.types.is_map(kind):
         pairs = list(zip(array.keys.to_pylist(), _canonicalize(array.items), strict=True))
-        return [None if part is None else sorted(part, key=itemgetter(0)) for part in _slice_elements(array, pairs)]
+        return [None if part is None else sorted(part, key=itemgetter(0)) for part in slice_elements(array, pairs)]
     name = find_kind(kind)
     return [None if value is None else [name, _format_leaf(value)] for value in _list_leaves(array)]
-
-
-def _slice_elements(array: pa.Array, elements: list[Any]) -> list[Any]:
-    ends = array.offsets.to_pylist()
-    present = array.is_valid().to_pylist()
-    return [elements[ends[row] : ends[row + 1]] if present[row] else None for row in range(len(array))]
 
 
 def _list_leaves(array: pa.Array) -> list[Any]:

@@ -85,6 +85,25 @@ def find_message(document: SchemaDocument, path: MessagePath) -> Descriptor:
     return pool.FindMessageTypeByName(".".join(names))
 
 
+def find_path(document: SchemaDocument, name: str) -> MessagePath:
+    """Return the path to the message with the full ``name``, its package included, in ``document`` itself.
+
+    Raises:
+        UnusableSchemaError: the document is not valid, or has no such message.
+        ConfigurationError: the compiler is not installed.
+    """
+    main, _ = _load(document)
+    package = f"{main.package}." if main.package else ""
+    messages, path = main.message_type, list[int]()
+    for part in name.removeprefix(package).split(".") if name.startswith(package) else [""]:
+        index = next((index for index, message in enumerate(messages) if message.name == part), None)
+        if index is None:
+            raise UnusableSchemaError("has no message of the name that the topic's configuration gives")
+        path.append(index)
+        messages = messages[index].nested_type
+    return tuple(path)
+
+
 @lru_cache(maxsize=256)
 def _load(document: SchemaDocument) -> tuple[descriptor_pb2.FileDescriptorProto, descriptor_pool.DescriptorPool]:
     require_readable_size(document)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from winnow.schemas.columns import Positions, Record, build_rows
@@ -16,21 +17,43 @@ class DatumError(Exception):
     """A datum that is not what its schema says; its one argument is a sentence that quotes no byte of it."""
 
 
+Mask = npt.NDArray[np.bool_]
+BatchReader = Callable[[pa.Array], tuple[pa.StructArray, Mask]]
+"""Makes rows of datums, and says of which of them the row is certain; the others' mean nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class DatumReader:
     """Reads datums of one schema.
 
-    ``parse`` makes the fields of ``record`` of a datum; it raises DatumError, never anything else.
+    ``parse`` makes the fields of ``record`` of a datum; it raises DatumError, never anything else. ``read_batch``
+    reads many of them faster, those that are like most; None: there is no such reader.
     """
 
     record: Record
     parse: Callable[[bytes], dict[str, Any]]
+    read_batch: BatchReader | None = None
 
 
 def read_datums(
-    reader: DatumReader, datums: Sequence[bytes], positions: Positions
+    reader: DatumReader, datums: pa.Array, positions: Positions
 ) -> tuple[Positions, pa.StructArray, dict[int, str]]:
     """Read ``datums``, which stand at ``positions``: positions and rows of those that are right, errors by position."""
+    if reader.read_batch is None:
+        return _read_each(reader, datums.to_pylist(), positions)
+    rows, is_certain = reader.read_batch(datums)
+    doubtful = np.flatnonzero(~is_certain)
+    if not doubtful.size:
+        return positions, rows, {}
+    kept, others, errors = _read_each(reader, datums.take(pa.array(doubtful)).to_pylist(), positions[doubtful])
+    places = np.concatenate((positions[is_certain], kept))
+    order = np.argsort(places)
+    return places[order], pa.concat_arrays([rows.filter(pa.array(is_certain)), others]).take(pa.array(order)), errors
+
+
+def _read_each(
+    reader: DatumReader, datums: Sequence[bytes], positions: Positions
+) -> tuple[Positions, pa.StructArray, dict[int, str]]:
     errors: dict[int, str] = {}
     values = []
     parsed_at = []

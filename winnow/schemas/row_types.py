@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -329,6 +329,13 @@ def replace_elements(array: pa.Array, elements: pa.Array, kind: pa.DataType) -> 
     if pa.types.is_list(kind):
         return pa.ListArray.from_arrays(offsets, elements, type=kind, mask=mask)
     return pa.MapArray.from_arrays(offsets, array.keys, elements, type=kind, mask=mask)
+
+
+def slice_elements(array: pa.Array, elements: list[Any]) -> list[Any]:
+    """Return the ``elements`` of each list or map in ``array``, which has as many in all; None where it is null."""
+    ends = array.offsets.to_pylist()
+    present = array.is_valid().to_pylist()
+    return [elements[ends[row] : ends[row + 1]] if present[row] else None for row in range(len(array))]
 
 
 def build_rows(columns: Sequence[pa.Array], fields: Sequence[pa.Field], rows: pa.StructArray) -> pa.StructArray:

@@ -19,7 +19,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.schemas.columns import Scalar, collect_each, collect_plainly
+from winnow.schemas.columns import Scalar, collect_each, collect_plainly, keep_array
 
 _FIRST_DAY = (dt.date.min - dt.date(1970, 1, 1)).days
 _LAST_DAY = (dt.date.max - dt.date(1970, 1, 1)).days
@@ -35,59 +35,57 @@ MAXIMUM_FIXED_BYTES = 1_024
 _UUID_TEXT = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-def _collect_between(first: int, last: int, convert: Callable[[pa.Array], pa.Array]) -> Callable[[list[Any]], pa.Array]:
-    """Return a function that collects whole numbers from ``first`` to ``last`` and converts their int64 array."""
+def _make_bounded(kind: pa.DataType, first: int, last: int, convert: Callable[[pa.Array], pa.Array]) -> Scalar:
+    """Make a column of what ``convert`` makes of int64 arrays of whole numbers from ``first`` to ``last``."""
     collect_integers = collect_plainly(pa.int64())
 
-    def collect(values: list[Any]) -> pa.Array:
-        array = collect_integers(values)
+    def fit(array: pa.Array) -> pa.Array:
         bounds = pc.min_max(array)
         if array.null_count < len(array) and (bounds["min"].as_py() < first or bounds["max"].as_py() > last):
             is_inside = pc.and_(pc.greater_equal(array, first), pc.less_equal(array, last))
             array = pc.if_else(is_inside, array, None)
         return convert(array)
 
-    return collect
+    return Scalar(kind, lambda values: fit(collect_integers(values)), fit)
 
 
 def make_int32() -> Scalar:
     """Make a column of 32-bit numbers."""
-    return Scalar(pa.int32(), _collect_between(-(2**31), 2**31 - 1, lambda array: array.cast(pa.int32())))
+    return _make_bounded(pa.int32(), -(2**31), 2**31 - 1, lambda array: array.cast(pa.int32()))
 
 
 def make_date() -> Scalar:
     """Make a column of dates; values are days since 1970."""
-    convert = _collect_between(_FIRST_DAY, _LAST_DAY, lambda array: array.cast(pa.int32()).cast(pa.date32()))
-    return Scalar(pa.date32(), convert)
+    return _make_bounded(pa.date32(), _FIRST_DAY, _LAST_DAY, lambda array: array.cast(pa.int32()).cast(pa.date32()))
 
 
 def make_enum(symbols: list[Any]) -> Scalar:
     """Make a column of the texts of an enum; values are indices."""
     texts = pa.array(list(map(str, symbols)), pa.string())
-    return Scalar(pa.string(), _collect_between(0, len(symbols) - 1, texts.take))
+    return _make_bounded(pa.string(), 0, len(symbols) - 1, texts.take)
 
 
 def make_timestamp(per_second: int, zone: str | None) -> Scalar:
     """Make a column of timestamps; values are counted since 1970, ``per_second`` of them a second, 10^6 at most."""
     kind = pa.timestamp("us", zone)
     factor = 1_000_000 // per_second
-    convert = _collect_between(
+    return _make_bounded(
+        kind,
         _FIRST_DAY * _DAY_SECONDS * per_second,
         (_LAST_DAY + 1) * _DAY_SECONDS * per_second - 1,
         lambda array: pc.multiply(array, factor).cast(kind),
     )
-    return Scalar(kind, convert)
 
 
 def make_time_text(per_second: int) -> Scalar:
     """Make a column of times of day as ISO text; values are counted since midnight, ``per_second`` of them a second."""
     factor = 1_000_000 // per_second
-    convert = _collect_between(
+    return _make_bounded(
+        pa.string(),
         0,
         _DAY_SECONDS * per_second - 1,
         lambda array: pc.multiply(array, factor).cast(pa.time64("us")).cast(pa.string()),
     )
-    return Scalar(pa.string(), convert)
 
 
 def make_nanosecond_text(*, is_utc: bool) -> Scalar:
@@ -135,7 +133,7 @@ def make_binary(size_bytes: int | None = None) -> Scalar:
     """Make a column of bytes, of a fixed size if that is between 1 and 1,024."""
     is_fixed = size_bytes is not None and 1 <= size_bytes <= MAXIMUM_FIXED_BYTES
     storage = pa.binary(size_bytes) if is_fixed else pa.binary()
-    return Scalar(storage, collect_plainly(storage))
+    return Scalar(storage, collect_plainly(storage), None if is_fixed else keep_array)
 
 
 def make_json_text(convert: Callable[[Any], Any]) -> Scalar:

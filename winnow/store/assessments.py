@@ -14,6 +14,7 @@ from winnow.store import bulk_statements, tables
 from winnow.store.database import StorePart
 from winnow.store.deadlines import read_deadlines, write_deadlines
 from winnow.store.idle_topics import IdleTopic
+from winnow.store.latest_progress import LogState, write_log_states
 from winnow.store.row_values import read_value
 from winnow.store.rows import PartitionOverview, TopicOverview
 from winnow.store.samples import write_samples
@@ -25,8 +26,9 @@ from winnow.values.model import Assessment
 class AssessedTopic:
     """One assessment of one topic. ``picture`` None: no overview could be built, and the previous one stays.
 
-    ``idle``: what later checks may rely on, if nothing of the topic is due. ``health``: of its table. ``table_uuid``:
-    the life of the topic that was looked at; of one that has ended nothing is recorded.
+    ``idle``: what later checks may rely on, if nothing of the topic is due. ``health``: of its table. ``latest``: what
+    its table of the latest state has to follow. ``table_uuid``: the life of the topic that was looked at; of one that
+    has ended nothing is recorded.
     """
 
     assessments: Sequence[Assessment] = ()
@@ -34,6 +36,7 @@ class AssessedTopic:
     partitions: Sequence[PartitionOverview] = ()
     idle: IdleTopic | None = None
     health: TableHealth | None = None
+    latest: LogState | None = None
     table_uuid: str | None = None
 
 
@@ -82,6 +85,7 @@ def write_overviews(session: Session, topics: Sequence[AssessedTopic]) -> list[s
     bulk_statements.upsert(session, part, parts)
     for picture, partitions in newer:
         write_deadlines(session, earlier, partitions, picture.recorded_at_ms)
+    write_log_states(session, [t.latest for t in topics if t.latest is not None and t.latest.topic in names])
     write_table_health(session, [t.health for t in topics if t.health is not None and t.health.topic in names])
     write_samples(session, pictures, max(picture.recorded_at_ms for picture in pictures))
     return [picture.topic for picture in pictures]

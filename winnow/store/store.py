@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from winnow.store.ingests import Ingests
     from winnow.store.installation import Installations
     from winnow.store.lake_summary import LakeSummaries
+    from winnow.store.latest_progress import LatestTables
     from winnow.store.leases import Leases
     from winnow.store.overview import Overview
     from winnow.store.portable_rows import PortableRows
@@ -52,6 +53,7 @@ PARTS: Final = {
     "ingests": ("ingests", "Ingests"),
     "erase_requests": ("erase_requests", "EraseRequests"),
     "ingest_lags": ("ingest_lag", "IngestLags"),
+    "latest_tables": ("latest_progress", "LatestTables"),
     "verdicts": ("runs", "Verdicts"),
     "quality": ("run_queries", "Quality"),
     "projection": ("projection", "Projection"),
@@ -94,6 +96,7 @@ class Store:
     ingests: Ingests
     erase_requests: EraseRequests
     ingest_lags: IngestLags
+    latest_tables: LatestTables
     verdicts: Verdicts
     quality: Quality
     projection: Projection

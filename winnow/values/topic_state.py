@@ -274,6 +274,15 @@ class ErasureReference:
 
 
 @dataclass(frozen=True, slots=True)
+class SchemasReference:
+    """Location of a document of kept schemas. ``count``: how many ids are in it."""
+
+    path: str
+    sha256: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentDigest:
     """Number of a topic's live segments, with their records, bytes, and the sum of their digests.
 
@@ -322,6 +331,8 @@ class TopicState:
 
     ``erasures``: of keys, oldest first; a later one that lifts them counts over an earlier one.
 
+    ``schemas``: documents of schemas that are kept with the topic, oldest first.
+
     ``copies``: the folder of the copies of the topic's documents (:mod:`winnow.log.document_copies`); None in a state
     of a Winnow that wrote none.
     """
@@ -354,6 +365,7 @@ class TopicState:
     deletions: tuple[RecordsDeletion, ...] = ()
     undone: tuple[UndoneChange, ...] = ()
     erasures: tuple[ErasureReference, ...] = ()
+    schemas: tuple[SchemasReference, ...] = ()
 
     @property
     def waiting_files(self) -> tuple[RetiredFile, ...]:

@@ -41,7 +41,13 @@ Offset = Annotated[str, Field(pattern=r"^[0-9]{1,19}$"), AfterValidator(_require
 """As text, because JavaScript numbers cannot hold 64-bit integers exactly."""
 
 
-class BrowseBody(RequestBody):
+class ShownBody(RequestBody):
+    """How records are shown; ``decoded``: as JSON, by the topic's formats and with what its rules show."""
+
+    decoded: bool = False
+
+
+class BrowseBody(ShownBody):
     """Which records of a partition are wanted; without ``offset``, ``timestamp_ms`` and ``before``: the newest."""
 
     partition: Partition
@@ -51,14 +57,14 @@ class BrowseBody(RequestBody):
     before: Offset | None = None
 
 
-class RecordBody(RequestBody):
+class RecordBody(ShownBody):
     """One record."""
 
     partition: Partition
     offset: Offset
 
 
-class KeyBody(RequestBody):
+class KeyBody(ShownBody):
     """A key; ``partition`` None: where it is likeliest, then the others."""
 
     key: Annotated[str, Field(max_length=MAXIMUM_KEY_CHARACTERS)]
@@ -117,7 +123,7 @@ async def find_key(
 
 
 def _describe_place(body: RecordBody) -> dict[str, Any]:
-    return {"partition": body.partition, "offset": int(body.offset)}
+    return {"partition": body.partition, "offset": int(body.offset), "decoded": body.decoded}
 
 
 async def _answer(

@@ -46,6 +46,7 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
     """Return one topic with everything except its partitions.
 
     ``scrub`` None: no file of it was ever checked. ``ingest_lag`` None: it was not ingested from Kafka's brokers.
+    ``latest_table`` None: it keeps none; its ``missing_since_ms`` None: it shows everything.
     ``source`` None: as far as is known its Kafka topic is there and followed, or never was.
     """
     seen = installation.store.overview.find_topic(topic, now_ms)
@@ -54,6 +55,7 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
     checks = installation.store.segment_checks.summarize(topic)
     lag = installation.store.ingest_lags.summarize(topic)
     source = installation.store.source_states.find(topic)
+    latest = installation.store.latest_tables.find(topic)
     return {
         **_describe_topic(seen),
         "table": {"name": seen.overview.table_name, "location": seen.overview.location},
@@ -61,6 +63,9 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
         "failing_expectations_7d": installation.store.run_history.list_failing_expectations(topic, now_ms - WEEK_MS),
         "scrub": None if checks is None else describe(checks),
         "ingest_lag": None if lag is None else describe(lag, without=("partitions",)),
+        "latest_table": None
+        if latest is None
+        else {name: getattr(latest, name) for name in ("missing_since_ms", "updated_at_ms", "deadline_ms")},
         "source": None if source is None else {"state": source.kind, "since_ms": source.since_ms},
     }
 

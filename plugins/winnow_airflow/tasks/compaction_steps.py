@@ -183,7 +183,7 @@ def report_batch(
     Airflow sends no asset event from a failed task. So the error of one topic is raised only while a retry may help
     (not on the ``last_try``), or when no other topic's event would be lost; otherwise its paragraph reports the error.
     """
-    from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.pipeline.monitor.watermark import compute_watermark, name_latest_table
     from winnow.pipeline.parallel import map_parallel
     from winnow.pipeline.topics.leases import release_lease
     from winnow.report.receipts import format_receipt
@@ -199,7 +199,8 @@ def report_batch(
                 receipt = topic_log.find_receipt(row["plan_id"], head)
                 run = installation.store.runs.find(row["plan_id"])
                 if receipt is not None and (run is None or run.holder in {None, installation.holder}):
-                    mark = (receipt, compute_watermark(topic_log, now_ms=installation.now_ms(), head=head))
+                    found = compute_watermark(topic_log, now_ms=installation.now_ms(), head=head)
+                    mark = (receipt, name_latest_table(installation, found, receipt.snapshot_id))
                 paragraph = (
                     format_receipt(receipt) if receipt is not None else _explain_unpublished(installation, row, run)
                 )

@@ -70,7 +70,7 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
     from winnow.pipeline.erase import complete
     from winnow.pipeline.erase.erase import EraseRequest
     from winnow.pipeline.erase.key_files import read_permitted_key_file
-    from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.pipeline.monitor.watermark import compute_watermark, name_latest_table
 
     topic = wanted["topic"]
     keys = read_permitted_key_file(wanted["keys_from"], installation.settings.erase.roots)
@@ -100,7 +100,8 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
     )
     if report.was_erased and is_first_try:
         return KeysErased(row)
-    return KeysErased(row, (report, compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())))
+    mark = compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())
+    return KeysErased(row, (report, name_latest_table(installation, mark, report.snapshot_id or mark.snapshot_id)))
 
 
 def _tell_request(requested: RequestedErasure) -> EraseRow:

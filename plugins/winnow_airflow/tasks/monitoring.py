@@ -12,6 +12,7 @@ from winnow_airflow.metrics import describe_metrics_error, send_gauges
 from winnow_airflow.older_airflow import AirflowSkipException, AirflowTaskTimeout
 from winnow_airflow.params import get_as_of_ms
 from winnow_airflow.tasks import task_start
+from winnow_airflow.tasks.latest_tables import update_due_tables
 
 log = logging.getLogger("airflow.task")
 
@@ -19,10 +20,11 @@ MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
 """Maximum distance (ms) of a run's as-of from the present; beyond it the run is a backfill or the like."""
 
 WATCH_DOC = """
-Alerts on compaction deadlines that are near or missed and on sweeps that are stuck, reports recoveries, and delivers
-alerts that their channel did not accept earlier. It covers all topics as of now; the metadata store says which of them
-need a closer check. A run as of another time (a backfill, a Param `as_of` in the past) skips this task, because alerts
-are about the present.
+Alerts on compaction deadlines that are near or missed, on sweeps that are stuck and on tables of latest states that are
+late, reports recoveries, and delivers alerts that their channel did not accept earlier. It covers all topics as of now;
+the metadata store says which of them need a closer check. Then it brings tables of latest states up to date that are
+due (`winnow.latest.update=SECONDS`). A run as of another time (a backfill, a Param `as_of` in the past) skips this
+task, because alerts are about the present.
 """
 
 
@@ -56,7 +58,8 @@ def watch_topics(context: Mapping[str, Any]) -> str:
         raise AirflowSkipException(away)
     with task_start.open_task_installation(context) as installation:
         done = look_around(installation)
-    log.info("%s", done.sentence)
+        log.info("%s", done.sentence)
+        update_due_tables(installation)  # may take long, and no alert waits for it
     return done.sentence
 
 

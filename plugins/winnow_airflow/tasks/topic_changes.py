@@ -155,7 +155,7 @@ def _undo_ingest(installation: Installation, change: TopicChange) -> str:
 
 
 def _undo_change(installation: Installation, change: TopicChange, *, is_first_try: bool) -> TopicChanged:
-    from winnow.pipeline.monitor.watermark import compute_watermark
+    from winnow.pipeline.monitor.watermark import compute_watermark, name_latest_table
     from winnow.pipeline.undo.undo import undo_change
 
     topic, change_id = change["topic"], change["change_id"]
@@ -169,7 +169,8 @@ def _undo_change(installation: Installation, change: TopicChange, *, is_first_tr
     )
     if report.was_undone and is_first_try:
         return TopicChanged(text)
-    return TopicChanged(text, (report, compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())))
+    mark = compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())
+    return TopicChanged(text, (report, name_latest_table(installation, mark, report.snapshot_id or mark.snapshot_id)))
 
 
 def _tell_undo(report: UndoReport) -> str:

@@ -17,13 +17,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from winnow.clock import format_ms
+from winnow.engine.scrub_plans import DAMAGED, MISSING
 from winnow.engine.task_resources import Throttle
-from winnow.errors import DamagedSegmentError, UsageError, join_first
+from winnow.errors import DamagedSegmentError, Explanation, UsageError, join_first, make_error
 from winnow.files import storage
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
 from winnow.log import reference_chains
 from winnow.log.head import Head
 from winnow.log.snapshot_expiry import list_state_documents
+from winnow.pipeline.admin.scrub_on_spark import read_on_spark
 from winnow.pipeline.installation import Installation
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import AlertKind, Finding
@@ -40,7 +42,6 @@ MAXIMUM_NAMED_FILES = 3
 """Maximum findings of a partition that an alert describes."""
 
 SEGMENT, QUARANTINE, DOCUMENT = "segment", "quarantine", "document"
-MISSING, DAMAGED = "missing", "damaged"
 
 Progress = Callable[[int, int], None]
 """Called with the bytes checked so far and in total."""
@@ -89,7 +90,10 @@ class ScrubReport:
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that a topic's head names. ``read`` reads it in full and raises if it is damaged."""
+    """A file that a topic's head names. ``read`` reads it in full and raises if it is damaged.
+
+    ``segment``, ``records``: of a segment, and of a file of the quarantine, for a task that reads it elsewhere.
+    """
 
     topic: str
     path: str
@@ -97,6 +101,8 @@ class LiveFile:
     partition: int | None
     size_bytes: int
     read: ReadFile
+    segment: Segment | None = None
+    records: int = 0
 
 
 @dataclass(slots=True)
@@ -120,6 +126,7 @@ class Scrub:
         bytes_per_second: average rate; None: the setting ``scrub.bytes_per_second``.
         progress: called after each file and while one is read.
         checked_before_ms: only files whose last check is older than this; None: all.
+        runner: where files are read, ``local`` or ``spark``; None: by their size.
     """
 
     def __init__(
@@ -130,16 +137,19 @@ class Scrub:
         bytes_per_second: float | None = None,
         progress: Progress = lambda done, total: None,
         checked_before_ms: int | None = None,
+        runner: str | None = None,
     ) -> None:
         self._installation = installation
         self._max_bytes = compute_bytes_left_today(installation) if max_bytes is None else max_bytes
-        self._throttle = Throttle(bytes_per_second or installation.settings.scrub.bytes_per_second)
+        self._bytes_per_second = bytes_per_second or installation.settings.scrub.bytes_per_second
+        self._throttle = Throttle(self._bytes_per_second)
+        self._runner = runner
         self._progress = progress
         self._checked_before_ms = checked_before_ms
         self._topics: list[_ScrubbedTopic] = []
         self._unwritten: list[FileCheck] = []
         self._lives: dict[str, str] = {}
-        self._done_bytes = self._total_bytes = 0
+        self._done_bytes = self._total_bytes = self._told_bytes = 0
 
     def add(self, topic: str) -> None:
         """List the live files of ``topic``, and forget the checks of files that left it.
@@ -164,8 +174,10 @@ class Scrub:
         """
         chosen = self._choose_files()
         self._total_bytes = sum(file.size_bytes for _, file in chosen)  # documents are small beside it
+        in_tasks = self._choose_for_tasks(chosen)
         try:
-            for topic, file in chosen:
+            self._check_in_tasks(in_tasks)
+            for topic, file in chosen if not in_tasks else [each for each in chosen if each[1].kind == DOCUMENT]:
                 self._check(topic, file)
         finally:
             self._write()
@@ -189,6 +201,36 @@ class Scrub:
             remaining_bytes -= size_bytes
         return chosen
 
+    def _choose_for_tasks(
+        self, chosen: Sequence[tuple[_ScrubbedTopic, LiveFile]]
+    ) -> list[tuple[_ScrubbedTopic, LiveFile]]:
+        """Return the files that tasks read; empty: this process reads all."""
+        large = [each for each in chosen if each[1].kind != DOCUMENT]
+        if self._runner is not None:
+            return large if self._runner == "spark" else []
+        size_bytes = sum(file.size_bytes for _, file in large)
+        return large if size_bytes >= self._installation.settings.scrub.spark_from_bytes else []
+
+    def _check_in_tasks(self, chosen: Sequence[tuple[_ScrubbedTopic, LiveFile]]) -> None:
+        """Have tasks read the files, and record what they found; then raise for a file that could not be read."""
+        if not chosen:
+            return
+
+        def follow(size_bytes: int) -> None:
+            self._told_bytes = size_bytes
+            self._progress(size_bytes, self._total_bytes)
+
+        files = [(file.path, file.size_bytes, file.segment, file.records) for _, file in chosen]
+        failures = []
+        for outcome in read_on_spark(self._installation.settings, files, self._bytes_per_second, follow):
+            topic, file = chosen[outcome.number]
+            if outcome.exit_code:
+                failures.append(make_error(outcome.exit_code, Explanation(outcome.text or "")))
+            elif outcome.finding != MISSING or self._is_live(topic, file):
+                self._note(topic, file, outcome.finding, outcome.text, file.size_bytes)
+        if failures:
+            raise failures[0]
+
     def _check(self, topic: _ScrubbedTopic, file: LiveFile) -> None:
         done_bytes = self._done_bytes
         read_bytes = 0  # of a document the size is known only then
@@ -204,14 +246,25 @@ class Scrub:
             file.read(take_bytes)
             finding, text = None, None
         except FileNotFoundError:
-            if file.path not in {each.path for each in list_live_files(self._installation, topic.name)}:
-                topic.files.remove(file)  # compacted away and swept meanwhile
-                topic.checks.pop(file.path, None)
-                self._installation.store.segment_checks.forget(topic.name, [file.path])
+            if not self._is_live(topic, file):
                 return
             finding, text = MISSING, "is missing"
         except DamagedSegmentError as problem:
             finding, text = DAMAGED, str(problem)
+        self._note(topic, file, finding, text, read_bytes)
+
+    def _is_live(self, topic: _ScrubbedTopic, file: LiveFile) -> bool:
+        """Check whether a missing ``file`` should be there; else it is forgotten."""
+        if file.path in {each.path for each in list_live_files(self._installation, topic.name)}:
+            return True
+        topic.files.remove(file)  # compacted away and swept meanwhile
+        topic.checks.pop(file.path, None)
+        self._installation.store.segment_checks.forget(topic.name, [file.path])
+        return False
+
+    def _note(
+        self, topic: _ScrubbedTopic, file: LiveFile, finding: str | None, text: str | None, read_bytes: int
+    ) -> None:
         now_ms = self._installation.now_ms()
         before = topic.checks.get(file.path)
         since_ms = now_ms if before is None or before.since_ms is None else before.since_ms
@@ -237,7 +290,8 @@ class Scrub:
         ):
             self._write()
         self._done_bytes += check.size_bytes
-        self._progress(self._done_bytes, self._total_bytes)
+        if self._done_bytes > self._told_bytes:  # tasks tell while they read
+            self._progress(self._done_bytes, self._total_bytes)
 
     def _write(self) -> None:
         self._installation.store.segment_checks.record(self._unwritten, self._lives)
@@ -302,7 +356,7 @@ def list_live_files(installation: Installation, topic: str, head: Head | None = 
     log = installation.log.open(topic)
     head = head or log.head()
     files = [
-        LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each))
+        LiveFile(topic, each.path, SEGMENT, each.partition, each.size_bytes, partial(_read_segment, each), each)
         for segments in log.segments(head).values()
         for each in segments
     ]
@@ -315,6 +369,7 @@ def list_live_files(installation: Installation, topic: str, head: Head | None = 
                 None,
                 each.size_bytes,
                 partial(check_quarantine_file, each.path, each.records, each.size_bytes),
+                records=each.records,
             )
             for each in installation.log.quarantine(topic, head).files()
         ]
@@ -346,6 +401,7 @@ def open_scrub(
     max_bytes: int | None = None,
     bytes_per_second: float | None = None,
     checked_before_ms: int | None = None,
+    runner: str | None = None,
 ) -> list[ScrubReport]:
     """Run one :class:`Scrub` over ``topics``; raises what its methods do.
 
@@ -358,7 +414,11 @@ def open_scrub(
             left="Nothing was read.",
         )
     work = Scrub(
-        installation, max_bytes=max_bytes, bytes_per_second=bytes_per_second, checked_before_ms=checked_before_ms
+        installation,
+        max_bytes=max_bytes,
+        bytes_per_second=bytes_per_second,
+        checked_before_ms=checked_before_ms,
+        runner=runner,
     )
     for topic in topics:
         work.add(topic)

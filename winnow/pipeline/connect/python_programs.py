@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 
@@ -15,6 +16,7 @@ from winnow.pipeline.connect.table_access import (
     select_columns,
 )
 from winnow.pipeline.latest.reader_names import SqlEngine
+from winnow.values.typed_columns import SystemColumn
 
 SQLITE_JAR = "org.xerial:sqlite-jdbc:3.54.1.0"
 POSTGRES_JAR = "org.postgresql:postgresql:42.7.14"
@@ -207,8 +209,13 @@ log.sql('''
 
 
 def connect_dbt(access: TableAccess) -> str:
-    """Write a dbt project on DuckDB, as a shell script: a Python model of the records, and its first rows."""
+    """Write a dbt project on DuckDB, as a shell script: a model of the records, and its first rows.
+
+    A table with typed columns is a source with its freshness, if its name has no dot: dbt's plugin divides names there.
+    """
     model = re.sub(r"[^A-Za-z0-9_]", "_", access.topic)
+    if access.is_typed and "." not in f"{access.namespace}{access.topic}":
+        return _write_dbt_source(access, model)
     loading = textwrap.indent(_load_files(access), "    ")
     order = ", ".join(access.order) if access.is_typed else "1, 2"
     # Later than 1.11 it downloads a part of itself from GitHub while it is installed.
@@ -239,6 +246,57 @@ END
 cd winnow_dbt
 dbt run --quiet --profiles-dir . --select {model}
 python -c 'import duckdb; duckdb.connect("winnow.duckdb").sql("FROM \\"{model}\\" ORDER BY {order} LIMIT 20").show()'
+"""
+
+
+def _write_dbt_source(access: TableAccess, model: str) -> str:
+    given = {each.name: each for each in access.properties}
+    properties = {"catalog": access.table[0], "warehouse": access.warehouse} | {
+        name: each.value if each.variable is None else f"{{{{ env_var('{each.variable}') }}}}"
+        for name, each in given.items()
+    }
+    listed = "\n".join(f"            {json.dumps(name)}: {json.dumps(text)}" for name, text in properties.items())
+    time, order = SystemColumn.TIMESTAMP.value, ", ".join(access.order)
+    table = f"{access.namespace}.{access.topic}"
+    return f"""\
+# A POSIX shell with Python and {_list_requirements(access)}, dbt-duckdb, "dbt-core<1.12"{_name_secrets(access)}
+# With dbt-trino the table is a source of its own kind. Its settings: winnow connect {access.topic} --for trino
+mkdir -p winnow_dbt/models
+cat > winnow_dbt/dbt_project.yml << 'END'
+name: winnow
+profile: winnow
+flags: {{send_anonymous_usage_stats: false}}
+END
+cat > winnow_dbt/profiles.yml << 'END'
+winnow:
+  target: dev
+  outputs:
+    dev:
+      type: duckdb
+      path: winnow.duckdb
+      plugins:
+        - module: iceberg
+          config:
+{listed}
+END
+cat > winnow_dbt/models/sources.yml << 'END'
+sources:
+  - name: {access.namespace}
+    tables:
+      - name: {model}
+        config:
+          meta: {{plugin: iceberg, iceberg_table: {json.dumps(table)}}}
+          # From the newest record's own time. With error_after a command fails where it is too old.
+          loaded_at_field: {time}
+          freshness: {{warn_after: {{count: 1, period: day}}}}
+END
+cat > winnow_dbt/models/{model}_decoded.sql << 'END'
+SELECT * FROM {{{{ source('{access.namespace}', '{model}') }}}} WHERE {SystemColumn.ERROR.value} IS NULL
+END
+cd winnow_dbt
+dbt source freshness --profiles-dir .
+dbt run --quiet --profiles-dir . --select {model}_decoded
+python -c 'import duckdb; duckdb.connect("winnow.duckdb").sql("FROM {model}_decoded ORDER BY {order} LIMIT 20").show()'
 """
 
 

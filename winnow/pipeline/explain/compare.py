@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
-from winnow.engine import strategy_diff
 from winnow.engine.events import PlanFailure
 from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordCoordinates, RecordOrder
 from winnow.errors import (
@@ -22,11 +21,11 @@ from winnow.errors import (
     UsageError,
     WinnowError,
 )
-from winnow.files import storage
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.state import get_present_order
-from winnow.pipeline.spark.submit import Progress, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.spark.plan_job import run_plan_job
+from winnow.pipeline.spark.submit import Progress
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.planning.cleanable import PartitionLog, Rules
 from winnow.planning.eligibility import (
@@ -36,8 +35,6 @@ from winnow.planning.eligibility import (
     make_tombstone_expiry,
     remove_retired,
 )
-from winnow.planning.plans import PlanReference
-from winnow.values import documents
 from winnow.values.model import Assessment
 from winnow.values.strategies import Strategy
 
@@ -224,7 +221,7 @@ def compare_strategies(
     """
     view = load_topic_view(installation, topic)
     request = DiffRequest(
-        comparison_id=uuid.uuid4().hex,
+        plan_id=uuid.uuid4().hex,
         topic=topic,
         as_of_ms=as_of_ms,
         present=get_present_order(view.rules),
@@ -234,7 +231,7 @@ def compare_strategies(
     )
     covered = build_compared_partitions(installation, view, request, as_of_ms=as_of_ms)
     request = replace(request, partitions=tuple(covered))
-    result = DiffResult(request.comparison_id, topic, ())
+    result = DiffResult(request.plan_id, topic, ())
     if covered:
         result = (run or compare_in_spark)(installation, request, progress)
     return build_comparison(view, request, result)
@@ -298,21 +295,19 @@ def compare_in_spark(installation: Installation, request: DiffRequest, progress:
         ConfigurationError: no Java, or a mixed Spark installation.
         DamagedSegmentError, ServiceError, WinnowError: it could not be carried out.
     """
-    uri = strategy_diff.build_request_uri(installation.settings.staging, request.topic, request.comparison_id)
-    job = [find_job_file("compare"), *build_engine_arguments(installation.settings), uri]
-    size_bytes = sum(partition.size_bytes for partition in request.partitions)
-    reference = PlanReference(request.topic, request.comparison_id, uri, len(request.partitions), size_bytes, None)
-    try:
-        storage.write_bytes(uri, documents.dump_json(request), below=installation.settings.staging)
-        name = f"winnow compare {request.topic}"
-        done = run_job(installation.settings, job, name=name, plans=[reference], progress=progress)
-        failure = done.failures.get(request.comparison_id)
-        if failure is not None:
-            raise _build_error(request.topic, failure)
-        return documents.load_json(DiffResult, storage.read_bytes(strategy_diff.build_result_uri(uri)))
-    finally:
-        for document in (uri, strategy_diff.build_result_uri(uri)):
-            storage.delete(document, below=installation.settings.staging)
+    result = run_plan_job(
+        installation.settings,
+        "compare",
+        request,
+        DiffResult,
+        title=f"winnow compare {request.topic}",
+        units=len(request.partitions),
+        size_bytes=sum(partition.size_bytes for partition in request.partitions),
+        progress=progress,
+    )
+    if isinstance(result, PlanFailure):
+        raise _build_error(request.topic, result)
+    return result
 
 
 def _build_error(topic: str, failure: PlanFailure) -> WinnowError:

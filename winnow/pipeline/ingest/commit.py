@@ -28,6 +28,7 @@ from winnow.pipeline.erased_keys import has_same_erasures
 from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.ingest.history import check_same_log, keep_offsets
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError, PartitionIngest
+from winnow.pipeline.topics.latest_progress import build_appended_state
 from winnow.pipeline.topics.overview import refresh_after_append
 from winnow.sources.input_errors import NOTHING_INGESTED
 from winnow.sources.layouts.winnow.parquet import list_extra_columns
@@ -168,9 +169,9 @@ class IngestCommit:
             raise
         with say_left("The records of this call are in the log, and do not land twice."):
             self.row.close()
-            refresh_after_append(
-                self.installation, self.log.topic, committed.head, self._list_appended(committed.state)
-            )
+            appended = self._list_appended(committed.state)
+            latest = build_appended_state(committed.head, self.config, self.segments, appended, self.as_of_ms)
+            refresh_after_append(self.installation, self.log.topic, committed.head, appended, latest)
             if self.config.latest_update is UpdateTime.INGEST:
                 from winnow.pipeline.latest.table import update_after_publish  # heavy, and few topics need it
 

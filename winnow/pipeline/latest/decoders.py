@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -9,79 +10,116 @@ import pyarrow as pa
 from winnow.config.definitions import KEY_SCHEMA, VALUE_SCHEMA
 from winnow.errors import ConfigurationError
 from winnow.files import storage
+from winnow.log.kept_schemas import read_kept_schemas
 from winnow.log.latest_tables import LatestHead
 from winnow.log.table import LOG_SCHEMA
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.row_maker import RowMaker
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.schemas.decoder import Decoder
-from winnow.schemas.documents import SchemaSource
-from winnow.schemas.formats import make_decoder, open_registry
-from winnow.schemas.json_values import JsonDecoder
-from winnow.schemas.row_types import find_side
-from winnow.schemas.schema_cache import SchemaCache
+from winnow.schemas.record_decoder import RecordDecoder
+from winnow.schemas.row_decoders import make_record_decoder
+from winnow.schemas.row_maker import RowMaker
+from winnow.schemas.row_task import encode_schema, encode_type
 from winnow.values.erasures import compute_key_id
-from winnow.values.formats import Format
-from winnow.values.row_shape import Envelope, RowShape
-from winnow.values.typed_columns import Side
+from winnow.values.kept_schemas import KeptSchemas
+from winnow.values.row_shape import RowShape, TypedRows, split_schema_place
+from winnow.values.typed_columns import Side, SystemColumn
 
 MINIMUM_SECRET_BYTES: Final = 16
+_RAW: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
+"""The columns that show what rules hide."""
 
 
-def open_decoder(
-    installation: Installation, topic: str, shape: RowShape, side: Side, columns: pa.StructType
-) -> Decoder:
-    """Open the decoder of the keys or the values of ``topic``, whose table has ``columns`` already.
+class TableRows:
+    """What makes the rows of one table, and the table's schema, which follows its columns.
 
-    Raises:
-        ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one.
-        ServiceError: the store of the file does not answer.
+    ``texts``: of schemas in files. ``kept``: those that are kept with the topic. ``secret``: for masked fields.
     """
-    kind, place, name = {
-        Side.KEY: (shape.key_format, shape.key_schema, KEY_SCHEMA),
-        Side.VALUE: (shape.value_format, shape.value_schema, VALUE_SCHEMA),
-    }[side]
-    if kind is Format.JSON:
-        known = pa.struct([field for field in columns if find_side(field) is side])
-        return JsonDecoder(known if shape.envelope is Envelope.NONE else _wrap_columns(known))
-    if place:
-        return make_decoder(kind, schema_text=_read_schema(topic, name, place))
-    return make_decoder(kind, source=open_schemas(installation))
+
+    def __init__(
+        self,
+        decoder: RecordDecoder,
+        present: TypedSchema,
+        shape: RowShape,
+        texts: Mapping[Side, str],
+        kept: tuple[KeptSchemas, ...],
+        secret: bytes | None,
+    ) -> None:
+        self.table_schema = present
+        self.secret = secret
+        self._shape = shape
+        self._known = present.columns
+        self._texts = texts
+        self._kept = kept
+        self.maker = RowMaker(decoder, present.columns, self._evolve)
+
+    def _evolve(self, columns: pa.StructType) -> pa.Schema:
+        self.table_schema = self.table_schema.evolve(columns, omit=_RAW if self._shape.fields.hides else ())
+        return self.table_schema.build_arrow_schema()
+
+    def describe(self) -> TypedRows:
+        """Describe for tasks how rows are made, with the columns that there are now."""
+        return TypedRows(
+            self._shape,
+            self._texts.get(Side.KEY),
+            self._texts.get(Side.VALUE),
+            known=encode_type(self._known),
+            columns=encode_type(self.maker.columns),
+            fields=encode_type(self.maker.fields),
+            schema=encode_schema(self.maker.get_schema()),
+            error_column_id=self.table_schema.error_column_id,
+            kept=self._kept,
+        )
 
 
-def _wrap_columns(columns: pa.StructType) -> pa.StructType:
-    """Return where the fields of rows with ``columns`` are found in change events and their keys."""
-    row = [pa.field(name, columns) for name in ("after", "before")]
-    payload = pa.struct([*columns, *row])
-    return pa.struct([*columns, *row, pa.field("payload", payload)])
-
-
-def make_row_maker(
+def make_table_rows(
     installation: Installation, view: TopicView, present: LatestHead | None, *, goes_on: bool
-) -> RowMaker | None:
+) -> TableRows | None:
     """Make what makes the rows of the table ``present``, None: of a new one; None: rows are the records.
 
     ``goes_on``: the table's columns are of the topic's present shape.
 
     Raises:
-        ConfigurationError, ServiceError: as :func:`open_decoder`.
+        ConfigurationError, ServiceError: as :func:`open_record_decoder`.
     """
     shape = view.config.row_shape
     if not shape.is_typed:
         return None
     last_column_id = LOG_SCHEMA.highest_field_id if present is None else present.table.metadata.last_column_id
     schema = TypedSchema(present.table.schema() if present is not None and goes_on else LOG_SCHEMA, last_column_id)
-    key, value = (
-        open_decoder(installation, view.log.topic, shape, side, schema.columns) for side in (Side.KEY, Side.VALUE)
+    topic = view.log.topic
+    texts = _read_schemas(topic, shape)
+    kept = tuple(read_kept_schemas(view.head.state))
+    secret = load_mask_secret(installation, topic, shape)
+    decoder = make_record_decoder(
+        shape,
+        schema.columns,
+        texts=texts,
+        kept=kept,
+        registry=installation.settings.schema_registry,
+        secret=secret,
     )
-    return RowMaker(
-        key,
-        value,
-        present=schema,
-        rules=shape.fields,
-        secret=load_mask_secret(installation, view.log.topic, shape),
-        envelope=shape.envelope,
+    return TableRows(decoder, schema, shape, texts, kept, secret)
+
+
+def open_record_decoder(
+    installation: Installation, topic: str, shape: RowShape, columns: pa.StructType
+) -> RecordDecoder:
+    """Open what decodes the records of ``topic``, whose table has ``columns`` already.
+
+    Raises:
+        ConfigurationError: a schema is needed, and there is neither a registry nor a file that can be read as one; or
+            there is no secret for masked fields.
+        DamagedMetadataError: what is kept of schemas is not what was committed.
+        ServiceError: the store of the file does not answer.
+    """
+    return make_record_decoder(
+        shape,
+        columns,
+        texts=_read_schemas(topic, shape),
+        kept=read_kept_schemas(installation.log.open(topic).newest_head().state),
+        registry=installation.settings.schema_registry,
+        secret=load_mask_secret(installation, topic, shape),
     )
 
 
@@ -94,9 +132,10 @@ def compute_shape(installation: Installation, topic: str, shape: RowShape) -> st
     if not shape.is_typed:
         return ""
     secret = load_mask_secret(installation, topic, shape)
-    places = ((KEY_SCHEMA, shape.key_schema), (VALUE_SCHEMA, shape.value_schema))
-    texts = [_read_schema(topic, name, place) if place else "" for name, place in places]
-    return shape.compute_digest(*texts, "" if secret is None else compute_key_id(secret))
+    texts = _read_schemas(topic, shape)
+    return shape.compute_digest(
+        *(texts.get(side, "") for side in (Side.KEY, Side.VALUE)), "" if secret is None else compute_key_id(secret)
+    )
 
 
 def load_mask_secret(installation: Installation, topic: str, shape: RowShape) -> bytes | None:
@@ -119,14 +158,10 @@ def load_mask_secret(installation: Installation, topic: str, shape: RowShape) ->
     return given
 
 
-def open_schemas(installation: Installation) -> SchemaSource | None:
-    """Open what knows the schemas whose ids records bear; None: the settings name no registry.
-
-    Raises:
-        ConfigurationError: a file of certificates cannot be read, or the extra ``schemas`` is missing.
-    """
-    settings = installation.settings.schema_registry
-    return None if settings.url is None else SchemaCache([open_registry(settings)])
+def _read_schemas(topic: str, shape: RowShape) -> dict[Side, str]:
+    """Read the schemas that are in files."""
+    places = ((Side.KEY, KEY_SCHEMA, shape.key_schema), (Side.VALUE, VALUE_SCHEMA, shape.value_schema))
+    return {side: _read_schema(topic, name, split_schema_place(place)[0]) for side, name, place in places if place}
 
 
 def _read_schema(topic: str, name: str, place: str) -> str:

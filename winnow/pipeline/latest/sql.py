@@ -14,6 +14,7 @@ from winnow.errors import UsageError
 from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.pipeline.latest.value_columns import ColumnType, ValueColumn
 from winnow.values.strategies import Strategy
+from winnow.values.typed_columns import SystemColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,13 @@ _DIALECTS: Mapping[SqlEngine, _Dialect] = {
         key_as_text="{}",
     ),
 }
+
+
+def build_decoded_sql(engine: SqlEngine, table: Sequence[str], columns: Sequence[str]) -> str:
+    """Build the query for ``columns`` of the rows of a typed table whose keys and values could be decoded."""
+    name = _DIALECTS[engine].name
+    selected = ",\n  ".join(name(column) for column in columns)
+    return f"SELECT\n  {selected}\nFROM {name(*table)}\nWHERE {name(SystemColumn.ERROR.value)} IS NULL"
 
 
 def build_latest_sql(engine: SqlEngine, query: LatestQuery, *, as_text: bool = False) -> str:

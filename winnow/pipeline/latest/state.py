@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from winnow.engine.damage import explain_failure
@@ -11,7 +11,7 @@ from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import DamagedSegmentError, RunAgainError
 from winnow.log.topic_log import TopicLog
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
-from winnow.values.model import PartitionPlan
+from winnow.values.model import PartitionPlan, Segment
 from winnow.values.strategies import Strategy
 
 
@@ -52,3 +52,26 @@ def explain_scan_errors(topic_log: TopicLog, log: PartitionLog) -> Iterator[None
             f"{name} could not be read: {str(found).rstrip('.')}. What was written so far is incomplete; nothing was "
             f"changed. What of the topic is damaged: winnow scrub {log.topic}"
         ) from None
+
+
+@contextmanager
+def explain_table_damage(topic: str, rows: Sequence[Segment]) -> Iterator[None]:
+    """Say of an error about one of the table's files ``rows`` that the log is not concerned.
+
+    Raises:
+        DamagedSegmentError: with what to do.
+    """
+    try:
+        yield
+    except DamagedSegmentError as problem:
+        damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
+        if damaged is None:
+            raise
+        raise DamagedSegmentError(
+            f"A file of the table of the latest state of topic {topic} is missing, or not what was written: {damaged}.",
+            left="The log is not concerned.",
+            next=(
+                f"Drop the table and have it written anew: winnow latest-table drop {topic}, then winnow latest-table "
+                f"update {topic}"
+            ),
+        ) from problem

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from itertools import chain
 
 from winnow.clock import format_ms
-from winnow.engine.latest_rows import RecordForm, TypedForm
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import (
     CommitConflictError,
@@ -36,9 +35,9 @@ from winnow.log.snapshot_expiry import NO_GRACE_MS
 from winnow.log.topics import TopicLogs
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.decoders import compute_shape, make_row_maker
+from winnow.pipeline.latest.decoders import TableRows, compute_shape, make_table_rows
 from winnow.pipeline.latest.judgement import require_sound_change
-from winnow.pipeline.latest.row_maker import RowMaker
+from winnow.pipeline.latest.progress import record_update
 from winnow.pipeline.latest.state import get_present_order
 from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
 from winnow.pipeline.latest.table_files import sweep_latest_table
@@ -83,8 +82,10 @@ class LatestUpdate:
     hides_fields: bool = False
 
 
-def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
+def update_latest_table(installation: Installation, topic: str, runner: str | None = None) -> LatestUpdate:
     """Bring the side table of ``topic`` up to date with the newest snapshot of the log. Repeating it changes nothing.
+
+    ``runner``: where rows are made, ``local`` or ``spark``; None: by the size of what is new to the table.
 
     Raises:
         UsageError: the topic keeps no such table.
@@ -100,7 +101,7 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
     started_ms = installation.now_ms()
     with _one_at_a_time:
         for _ in range(MAXIMUM_TRIES):
-            done = _try_once(installation, topic)
+            done = _try_once(installation, topic, runner)
             if done is not None:
                 break
         else:
@@ -112,6 +113,8 @@ def update_latest_table(installation: Installation, topic: str) -> LatestUpdate:
     # Also where nothing changed: the process that wrote the table anew may have died before this.
     if done.hides_fields and _shows_other_shapes(installation, topic):
         sweep_latest_table(installation, topic, installation.now_ms(), NO_GRACE_MS)
+    if done.reflects is not None:
+        record_update(installation, topic)
     if done.changed:
         log_event(
             "latest_updated",
@@ -186,13 +189,13 @@ def describe_late_table(logs: TopicLogs, topic: str) -> str | None:
     return f"{name} is behind the newest publish: it shows the log as of {format_ms(shown.committed_ms)}"
 
 
-def _try_once(installation: Installation, topic: str) -> LatestUpdate | None:
+def _try_once(installation: Installation, topic: str, runner: str | None) -> LatestUpdate | None:
     """Make one try; None: another update came first."""
     table = installation.log.latest_table(topic)
     # Before the log, so that the log is not older than what the table reflects.
     present = table.load()
     try:
-        return _update_from(installation, topic, table, present)
+        return _update_from(installation, topic, table, present, runner)
     except (ServiceError, DamagedMetadataError, DamagedSegmentError, FileNotFoundError) as problem:
         if _is_overtaken(table, present):
             return None  # another update came, and a sweep took the files of the snapshot that this one began with
@@ -217,7 +220,7 @@ def _is_overtaken(table: LatestTable, present: LatestHead | None) -> bool:
 
 
 def _update_from(
-    installation: Installation, topic: str, table: LatestTable, present: LatestHead | None
+    installation: Installation, topic: str, table: LatestTable, present: LatestHead | None, runner: str | None
 ) -> LatestUpdate | None:
     view = load_topic_view(installation, topic, installation.log.open(topic).newest_head())
     if not view.config.latest_table:
@@ -250,17 +253,16 @@ def _update_from(
         present = table.create()
         if present is None:
             return None
-    maker = make_row_maker(installation, view, present, goes_on=_has_shape(present, reflected.shape))
-    form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
+    table_rows = make_table_rows(installation, view, present, goes_on=_has_shape(present, reflected.shape))
     folder = storage.join(table.location, "data", uuid.uuid4().hex)
-    change = ChangeWriter(installation, view, order, form, folder).write(rows, base)
-    if maker is not None:
+    change = ChangeWriter(installation, view, order, table_rows, folder, runner).write(rows, base)
+    if table_rows is not None:
         try:
-            require_sound_change(installation, view, order, maker, rows, change, reflected)
+            require_sound_change(installation, view, order, table_rows, rows, change, reflected)
         except BaseException:
             storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
             raise
-    done = _commit(table, present, reflected, rows, change, None if base is not None else why, maker)
+    done = _commit(table, present, reflected, rows, change, None if base is not None else why, table_rows)
     return None if done is None else replace(done, hides_fields=hides)
 
 
@@ -322,7 +324,7 @@ def _commit(
     rows: Mapping[int, tuple[Segment, ...]],
     change: TableChange,
     rebuilt: str | None,
-    maker: RowMaker | None,
+    table_rows: TableRows | None,
 ) -> LatestUpdate | None:
     try:
         snapshot_id = table.commit(
@@ -331,7 +333,7 @@ def _commit(
             add=change.added,
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
-            schema=(TypedSchema() if maker is None else maker.table_schema).schema,
+            schema=(TypedSchema() if table_rows is None else table_rows.table_schema).schema,
         )
     except CommitUnknownError:
         raise  # the table may name the files
@@ -357,6 +359,6 @@ def _commit(
         files_written=len(change.added),
         files_replaced=len(change.removed),
         bytes_written=sum(segment.size_bytes for segment in change.added),
-        rows_not_decoded=0 if maker is None else maker.rows_not_decoded,
-        columns_added=() if maker is None else maker.list_added_columns(),
+        rows_not_decoded=change.rows_not_decoded,
+        columns_added=() if table_rows is None else table_rows.maker.list_added_columns(),
     )

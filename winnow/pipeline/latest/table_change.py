@@ -1,4 +1,4 @@
-"""Writes the files of one update of the side table, partition by partition, where nobody reads them yet."""
+"""Has the files of one update of the side table written, where nobody reads them yet: in this process, or on Spark."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from winnow.engine.key_changes import LogExtent
-from winnow.engine.latest_records import read_latest_records
-from winnow.engine.latest_rows import RecordForm, TypedForm, find_root, write_rows
-from winnow.engine.latest_update import PartitionUpdate, update_partition
+from winnow.engine.latest_plans import PartitionUpdate, PartitionUpdatePlan
+from winnow.engine.latest_rows import RecordForm, TypedForm, find_root
+from winnow.engine.latest_update import write_part
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.log.head import Head
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors
+from winnow.pipeline.latest.decoders import TableRows
+from winnow.pipeline.latest.run_spark import SparkUpdate
+from winnow.pipeline.latest.state import build_partition_plan, explain_scan_errors, explain_table_damage
+from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.cleanable import PartitionLog
 from winnow.values.model import Segment
 
+LOCAL = "local"
+SPARK = "spark"
+"""Where an update is carried out: in this process, or in tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """What an update changes in each partition."""
+    """What an update changes in each partition. ``facts``: of those that tasks have judged by their number."""
 
     parts: Sequence[PartitionUpdate]
+    rows_not_decoded: int = 0
+    facts: Mapping[int, dict[str, int | str]] | None = None
 
     @property
     def added(self) -> list[Segment]:
@@ -39,81 +47,83 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class ChangeWriter:
-    """Writes what an update changes. ``order``: of winners; ``form``: how rows are held; ``folder``: of new files."""
+    """Writes what an update changes.
+
+    ``order``: of winners; ``rows``: how rows are made, None: they are the records; ``folder``: of new files;
+    ``runner``: :data:`LOCAL` or :data:`SPARK`, None: by size.
+    """
 
     installation: Installation
     view: TopicView
     order: RecordOrder
-    form: RecordForm | TypedForm
+    rows: TableRows | None
     folder: str
+    runner: str | None = None
 
-    def write(self, rows: Mapping[int, tuple[Segment, ...]], base: Head | None) -> TableChange:
-        """Write the files of an update of ``rows`` from the log's head ``base``, or of all rows if there is none.
+    def write(self, present: Mapping[int, tuple[Segment, ...]], base: Head | None) -> TableChange:
+        """Write the files of an update of the table's files ``present`` from ``base``, or of all rows without one.
 
-        On a failure they are deleted again.
+        ``base``: the log's head that they show. On a failure what was written is deleted again.
 
         Raises:
             DamagedSegmentError: a segment or a file of the table is missing or cannot be read.
             RunAgainError: a segment was swept meanwhile.
-            ServiceError: a store does not answer, or disk or memory are exhausted.
+            ServiceError: a store or Spark does not answer, or disk or memory are exhausted.
         """
-        parts: list[PartitionUpdate] = []
         former = {} if base is None else self.view.log.segments(base)
+        logs = {partition.partition: partition for partition in self.view.partitions}
+        parts = [
+            self._plan(partition, present.get(number, ()), None if base is None else _get_extent(base, former, number))
+            for number, partition in logs.items()
+        ]
+        parts = [part for part in parts if part.before != part.after]
+        gone = [] if base is not None else [files for number, files in present.items() if number not in logs]
+        if self._is_on_spark(parts):
+            done = SparkUpdate(self.installation, self.view, self.order, self.rows, self.folder).run(parts)
+            facts = {result.partition: result.facts for result in done if result.facts is not None}
+            updates = [result.update for result in done if result.update is not None]
+            not_decoded = sum(result.rows_not_decoded for result in done)
+        else:
+            updates, facts = self._write_here(parts, logs), None
+            not_decoded = 0 if self.rows is None else self.rows.maker.rows_not_decoded
+        return TableChange([*updates, *(PartitionUpdate(removed=files) for files in gone)], not_decoded, facts)
+
+    def _plan(
+        self, partition: PartitionLog, rows: tuple[Segment, ...], before: LogExtent | None
+    ) -> PartitionUpdatePlan:
+        return PartitionUpdatePlan(build_partition_plan(partition), rows, before)
+
+    def _is_on_spark(self, parts: Sequence[PartitionUpdatePlan]) -> bool:
+        if self.runner is not None:
+            return self.runner == SPARK and bool(parts)
+        settings = self.installation.settings
+        is_possible = self.rows is None or is_driver_here(settings)
+        return is_possible and sum(part.size_bytes for part in parts) >= settings.latest.spark_from_bytes
+
+    def _write_here(
+        self, parts: Sequence[PartitionUpdatePlan], logs: Mapping[int, PartitionLog]
+    ) -> list[PartitionUpdate]:
+        maker = None if self.rows is None else self.rows.maker
+        form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
+        updates: list[PartitionUpdate] = []
+        topic = self.view.log.topic
         try:
-            for partition in self.view.partitions:
-                present = rows.get(partition.partition, ())
-                if base is None:
-                    parts.append(self._rewrite(partition, present))
-                else:
-                    parts.append(self._update(partition, present, _get_extent(base, former, partition)))
-            if base is None:
-                known = {partition.partition for partition in self.view.partitions}
-                parts += [PartitionUpdate(removed=files) for number, files in rows.items() if number not in known]
-            change = TableChange(parts)
-            storage.sync(segment.path for segment in change.added)
+            for part in parts:
+                with explain_table_damage(topic, part.rows), explain_scan_errors(self.view.log, logs[part.partition]):
+                    updates.append(
+                        write_part(part, self.order, self.installation.budget, folder=self.folder, form=form)
+                    )
+            storage.sync(segment.path for update in updates for segment in update.added)
         except BaseException:
-            written = (segment.path for part in parts for segment in part.added)
+            written = (segment.path for update in updates for segment in update.added)
             storage.delete_unreferenced(written, below=find_root(self.folder))
             raise
-        return change
-
-    def _update(self, partition: PartitionLog, rows: Sequence[Segment], before: LogExtent) -> PartitionUpdate:
-        state = partition.state
-        after = LogExtent(partition.segments, state.log_start_offset, state.log_end_offset)
-        if before == after:
-            return PartitionUpdate()
-        budget = self.installation.budget
-        try:
-            with explain_scan_errors(self.view.log, partition):
-                return update_partition(
-                    rows, before, after, partition.partition, self.order, budget, folder=self.folder, form=self.form
-                )
-        except DamagedSegmentError as problem:
-            damaged = next((segment.path for segment in rows if segment.path in str(problem)), None)
-            if damaged is None:
-                raise
-            topic = partition.topic
-            raise DamagedSegmentError(
-                f"A file of the table of the latest state of topic {topic} is missing, or not what was written: "
-                f"{damaged}.",
-                left="The log is not concerned.",
-                next=(
-                    f"Drop the table and have it written anew: winnow latest-table drop {topic}, then winnow "
-                    f"latest-table update {topic}"
-                ),
-            ) from problem
-
-    def _rewrite(self, partition: PartitionLog, rows: Sequence[Segment]) -> PartitionUpdate:
-        added: tuple[Segment, ...] = ()
-        if partition.segments:
-            with explain_scan_errors(self.view.log, partition):
-                records = read_latest_records(build_partition_plan(partition), self.order, self.installation.budget)
-                added = write_rows(self.form, partition.partition, self.folder, self.form.make_rows(records))
-        return PartitionUpdate(added, tuple(rows), rows_inserted=sum(segment.records for segment in added))
+        return updates
 
 
-def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], partition: PartitionLog) -> LogExtent:
-    state = head.state.partitions.get(partition.partition)
+def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], partition: int) -> LogExtent:
+    state = head.state.partitions.get(partition)
     if state is None:  # the partition was added since
         return LogExtent((), 0, 0)
-    return LogExtent(segments.get(partition.partition, ()), state.log_start_offset, state.log_end_offset)
+    extent = LogExtent(segments.get(partition, ()), state.log_start_offset, state.log_end_offset)
+    return LogExtent(tuple(extent.list_readable()), extent.start_offset, extent.end_offset)

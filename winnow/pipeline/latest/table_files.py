@@ -20,6 +20,7 @@ from winnow.log.latest_tables import LatestTable
 from winnow.log.removable_files import find_latest_files
 from winnow.log.snapshot_expiry import collect_references, expire_latest
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.progress import measure_progress
 from winnow.pipeline.topics.audit import record_action
 from winnow.store.audit import AuditAction
 
@@ -89,6 +90,8 @@ def drop_latest_table(installation: Installation, topic: str) -> int | None:
     storage.remove_emptied_folders((file.uri for file in listing.files), found.location)
     storage.remove_empty_root(found.location)
     record_action(installation, AuditAction.SWEEP, topic, detail=f"dropped the table {latest.name}")
+    with suppress(WinnowError):  # of a topic that is gone nothing waits, and a store that is away is told by others
+        measure_progress(installation, topic)
     return len(going)
 
 

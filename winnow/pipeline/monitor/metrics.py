@@ -16,6 +16,7 @@ from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.forecast import DeadlineForecast, PendingPartition, forecast_deadlines, measure_pace
 from winnow.report.metrics import Measurement, compute_measurement
 from winnow.store.ingest_lag import TopicLag
+from winnow.store.latest_progress import LatestProgress
 from winnow.values.model import Assessment
 from winnow.values.results import Receipt
 
@@ -41,7 +42,21 @@ def measure_topic(installation: Installation, topic: str, *, as_of_ms: int) -> M
         runs_by_state={state.value: count for state, count in installation.store.runs.count_by_state(topic).items()},
         swept_bytes=installation.store.retired_files.sum_deleted_bytes(topic),
     )
+    measured = _add_latest(installation.store.latest_tables.find(topic), measured, as_of_ms)
     return _add_lag(installation, view, assessments, measured, as_of_ms)
+
+
+def _add_latest(progress: LatestProgress | None, measured: Measurement, as_of_ms: int) -> Measurement:
+    """Add how old the table of the latest state is, as far as the store knows."""
+    if progress is None:
+        return measured
+    since_ms, deadline_ms = progress.missing_since_ms, progress.deadline_ms
+    late_ms = 0 if deadline_ms is None else max(0, as_of_ms - deadline_ms)
+    return replace(
+        measured,
+        latest_age_ms=0 if since_ms is None else max(0, as_of_ms - since_ms),
+        latest_late_ms=None if progress.max_age_ms is None else late_ms,
+    )
 
 
 def _add_lag(

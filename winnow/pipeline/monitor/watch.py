@@ -1,4 +1,4 @@
-"""Alerts on compaction deadlines, stuck sweeps and unfinished erasures, and delivers queued messages.
+"""Alerts on compaction deadlines, stuck sweeps, unfinished erasures and late tables, and delivers queued messages.
 
 Every run of ``compact_topics`` ends with it. It uses the present time, whatever the run's as-of: an alert is about now.
 The metadata store says which topics to check, so thousands of healthy topics cost one statement.
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from winnow.errors import WinnowError
 from winnow.pipeline.compaction.assess import assess_view
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.progress import measure_progress
 from winnow.pipeline.monitor.metrics import TopicDeadlines, build_deadlines, compute_forecast, find_due_partitions
 from winnow.pipeline.monitor.missing_records import list_topics_to_watch
 from winnow.pipeline.monitor.overdue import (
@@ -23,7 +24,7 @@ from winnow.pipeline.monitor.overdue import (
 )
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_kinds
-from winnow.report.alert_kinds import DEADLINES, RELEASABLE, AlertKind, Finding
+from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
@@ -87,7 +88,9 @@ class _TopicDeadlines:
 
 
 def watch_topics(installation: Installation) -> WatchReport:
-    """Alert on deadlines, stuck sweeps and unfinished erasures, close recovered alerts, and deliver queued messages.
+    """Alert on deadlines, stuck sweeps, unfinished erasures and late tables of latest states.
+
+    Recovered alerts are closed, and queued messages delivered.
 
     A topic that cannot be checked does not affect the others; its alerts stay as they are.
 
@@ -115,6 +118,7 @@ def watch_topics(installation: Installation) -> WatchReport:
     _check_deadlines(installation, topics, opened, now_ms, watched)
     _check_sweeps(installation, known, now_ms, watched)
     _check_erasures(installation, known, now_ms, watched)
+    _check_latest_tables(installation, known, opened, now_ms, watched)
     return watched
 
 
@@ -248,6 +252,41 @@ def _check_erasures(installation: Installation, known: set[str], now_ms: int, wa
             at_ms=now_ms,
         )
         watched.note(installation.alerts.open_alert(situation), AlertKind.ERASURE_UNFINISHED)
+
+
+def _check_latest_tables(
+    installation: Installation,
+    known: set[str],
+    opened: dict[str, list[OpenAlert]],
+    now_ms: int,
+    watched: WatchReport,
+) -> None:
+    """Alert where a table of the latest state lacks a record for too long; the store says at which tables to look."""
+    store = installation.store.latest_tables
+    due_ms = now_ms - installation.settings.alert.deadline_grace_ms
+    alerted = {topic for topic, rows in opened.items() if any(row.kind in LATEST for row in rows)}
+    names = {late.topic for late in store.list_late(due_ms - 1)} | {*store.list_unaccounted()} | alerted
+    for topic in sorted(names & known):
+        try:
+            found = measure_progress(installation, topic)
+        except WinnowError as problem:
+            log.warning("The table of the latest state of topic %s could not be watched: %s", topic, problem)
+            watched.problems.append(topic)
+            continue
+        late = found is not None and found.deadline_ms is not None and found.deadline_ms < due_ms
+        if late and found is not None and found.missing_since_ms is not None and found.max_age_ms is not None:
+            situation = alert_kinds.make_latest_late(
+                topic,
+                found.missing_since_ms,
+                max_age_ms=found.max_age_ms,
+                dag_id=installation.settings.name_dag("compact_topics"),
+                at_ms=now_ms,
+            )
+            watched.note(installation.alerts.open_alert(situation), AlertKind.LATEST_LATE)
+        elif topic in alerted:
+            how = "has a table of its latest state that is in time" if found is not None else "keeps no such table"
+            over = LATEST if found is None else {AlertKind.LATEST_LATE}
+            watched.note(installation.alerts.recover(topic, over, None, how), AlertKind.RECOVERED)
 
 
 def alert_stuck_sweep(installation: Installation, topic: str, grace_ms: int, now_ms: int) -> object:

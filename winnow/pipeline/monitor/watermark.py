@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.log.topic_log import TopicLog
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import build_rules, load_partition_logs
 from winnow.planning.cleanable import (
     PartitionLog,
@@ -28,12 +30,14 @@ class Watermark:
     an older timestamp is dirty then, and the watermark of that snapshot is before it.
 
     ``first_dirty_offsets``: per partition; the log start if another strategy made all records dirty again.
+    ``latest_snapshot_id``: the snapshot of the table of the latest state that shows this (:func:`name_latest_table`).
     """
 
     topic: str
     snapshot_id: int | None
     first_dirty_offsets: dict[int, int]
     compacted_through_ms: int | None
+    latest_snapshot_id: int | None = None
 
 
 def compute_watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -> Watermark:
@@ -55,6 +59,26 @@ def compute_watermark(log: TopicLog, *, now_ms: int, head: Head | None = None) -
         times.append(time_ms)
     known = [time_ms for time_ms in times if time_ms is not None]
     return Watermark(log.topic, head.snapshot_id, offsets, min(known) if len(known) == len(times) else None)
+
+
+def name_latest_table(installation: Installation, mark: Watermark, snapshot_id: int | None) -> Watermark:
+    """Add to ``mark`` the newest snapshot of the topic's table of the latest state.
+
+    None is added where the topic keeps no such table, or the table does not reflect the log's ``snapshot_id`` or a
+    later one; and where that is not known, since nobody waits for a report because of it.
+    """
+    try:
+        topic_log = installation.log.open(mark.topic)
+        head = topic_log.head()
+        present = installation.log.latest_table(mark.topic).load() if topic_log.config(head).latest_table else None
+    except WinnowError:
+        return mark
+    if present is None or present.reflected is None or snapshot_id is None:
+        return mark
+    shown, wanted = (head.table.snapshot_by_id(each) for each in (present.reflected.snapshot_id, snapshot_id))
+    if shown is None or wanted is None or (shown.sequence_number or 0) < (wanted.sequence_number or 0):
+        return mark
+    return replace(mark, latest_snapshot_id=present.snapshot_id)
 
 
 def _compute_partition_watermark(log: PartitionLog, rules: Rules, now_ms: int) -> tuple[int, int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from winnow.errors import ServiceError
@@ -69,6 +69,17 @@ def report_schema_ids(installation: Installation, topic: str) -> SchemaReport:
         ServiceError: catalog or object store does not answer.
         UnknownTopicError, ForeignTableError: see :class:`winnow.log.topic_log.TopicLog`.
     """
+    report = count_schema_ids(installation, topic, MAXIMUM_LISTED_IDS)
+    known, problem = _ask_registry(installation, list(report.uses))
+    return replace(report, uses=tuple(known), problem=problem)
+
+
+def count_schema_ids(installation: Installation, topic: str, maximum_ids: int) -> SchemaReport:
+    """Count the ids of schemas in the live segments of ``topic``, ``maximum_ids`` of keys, and of values; no registry.
+
+    Raises:
+        DamagedSegmentError, ServiceError, UnknownTopicError, ForeignTableError: as :func:`report_schema_ids`.
+    """
     view = load_topic_view(installation, topic)
     uses: list[SchemaUse] = []
     unlisted: dict[str, int] = {}
@@ -88,17 +99,16 @@ def report_schema_ids(installation: Installation, topic: str) -> SchemaReport:
                 "SELECT head, sum(records)::BIGINT AS records FROM heads WHERE name = ? GROUP BY head "
                 "ORDER BY head IS NULL DESC, records DESC, head",
                 [column],
-            ).fetchmany(MAXIMUM_LISTED_IDS + 1)
+            ).fetchmany(maximum_ids + 1)
             framed = [(int.from_bytes(head[1:]), records) for head, records in rows if head is not None]
             unframed[column] = sum(records for head, records in rows if head is None)
-            uses += [SchemaUse(column, schema_id, records) for schema_id, records in framed[:MAXIMUM_LISTED_IDS]]
+            uses += [SchemaUse(column, schema_id, records) for schema_id, records in framed[:maximum_ids]]
             total = duckdb_connection.fetch_one_row(
                 connection, f"SELECT coalesce(sum(records), 0)::BIGINT FROM heads WHERE name = '{column}'"
             )
             assert total is not None
-            unlisted[column] = total[0] - unframed[column] - sum(records for _, records in framed[:MAXIMUM_LISTED_IDS])
-    known, problem = _ask_registry(installation, uses)
-    return SchemaReport(topic, tuple(known), unlisted, unframed, problem)
+            unlisted[column] = total[0] - unframed[column] - sum(records for _, records in framed[:maximum_ids])
+    return SchemaReport(topic, tuple(uses), unlisted, unframed)
 
 
 def _count_heads(connection: duckdb.DuckDBPyConnection, log: PartitionLog) -> None:

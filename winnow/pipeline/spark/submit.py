@@ -117,8 +117,7 @@ def build_spark_conf(settings: Settings, *, is_from_shell: bool = False) -> dict
     start the driver with it, too, which on this machine may not exist or not have Winnow. ``is_from_shell``: no
     connection of Airflow's can put the driver on the cluster.
     """
-    is_here = settings.spark.conf.get("spark.submit.deployMode", "client") == "client"
-    is_here = is_here and (is_from_shell or _is_driver_local(settings))
+    is_here = is_driver_here(settings) and (is_from_shell or _is_driver_local(settings))
     names_python = "spark.pyspark.python" in settings.spark.conf
     return {
         **({"spark.pyspark.driver.python": sys.executable} if is_here and names_python else {}),
@@ -130,6 +129,11 @@ def build_spark_conf(settings: Settings, *, is_from_shell: bool = False) -> dict
         "spark.log.level": "WARN",
         **settings.spark.conf,
     }
+
+
+def is_driver_here(settings: Settings) -> bool:
+    """Check whether the drivers of applications that this process starts run on this machine."""
+    return settings.spark.conf.get("spark.submit.deployMode", "client") == "client"
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from winnow.errors import WinnowError
 from winnow.log.head import Head
 from winnow.log.recorded_configuration import read_kafka_record
 from winnow.pipeline.installation import Installation
+from winnow.pipeline.topics.latest_progress import build_log_state
 from winnow.pipeline.topics.table_health import build_table_health
 from winnow.pipeline.topics.topic_view import EarlierRuns, load_topic_view
 from winnow.planning import eligibility
@@ -26,6 +27,7 @@ from winnow.planning.eligibility import Decision
 from winnow.planning.estimates import estimate_plan
 from winnow.planning.plans import plan_partition
 from winnow.store.assessments import AssessedTopic
+from winnow.store.latest_progress import LogState
 from winnow.store.rows import AppendedRecords, PartitionOverview, TopicOverview
 from winnow.store.samples import MAXIMUM_BIGINT
 from winnow.values.model import Segment
@@ -69,7 +71,13 @@ def build_overview(
     now_ms = installation.now_ms()
     picture = build_topic_overview(view, found, recorded_at_ms=now_ms)
     health = build_table_health(view, recorded_at_ms=now_ms)
-    return AssessedTopic(picture=picture, partitions=found, health=health, table_uuid=view.head.table_uuid)
+    return AssessedTopic(
+        picture=picture,
+        partitions=found,
+        health=health,
+        latest=build_log_state(view.head, view.config, view.partitions, view.now_ms),
+        table_uuid=view.head.table_uuid,
+    )
 
 
 def record_assessed_topics(installation: Installation, topics: Sequence[AssessedTopic], *, as_of_ms: int) -> None:
@@ -240,13 +248,18 @@ def refresh_overview(
 
 
 def refresh_after_append(
-    installation: Installation, topic: str, head: Head, appended: Sequence[AppendedRecords]
+    installation: Installation, topic: str, head: Head, appended: Sequence[AppendedRecords], latest: LogState
 ) -> None:
     """Record what an ingest changed in the overview of ``topic``, whose newest commit ``head`` is.
+
+    ``latest``: what its table of the latest state has to show besides.
 
     A small log is looked at again. The overview of a large one grows by what was appended, and the next check decides
     about it anew: reading the manifests would take longer than the ingest.
     """
+    if latest.limits is not None:
+        with suppress_overview_errors(topic):
+            installation.store.latest_tables.record_log(latest)
     live = head.state.live
     if live is not None and live.segments <= MAXIMUM_REFRESHED_SEGMENTS:
         refresh_overview(installation, topic, head)

@@ -16,6 +16,7 @@ from winnow.files import storage
 from winnow.log.deleted_topics import note_deleted
 from winnow.log.erasures import find_erasures
 from winnow.log.head import Head
+from winnow.log.kept_schemas import find_kept_schemas
 from winnow.log.raised_head import KnownNumbers, make_raised_change
 from winnow.log.side_table_recovery import SideTable, land_side_table, plan_side_table
 from winnow.log.state_rebuild import RebuiltState, StoredKnowledge, rebuild_state, write_rebuilt
@@ -205,8 +206,10 @@ def look_at_table(
 def _rebuild_state(found: TopicRecovery) -> RebuiltState:
     assert found.chosen is not None
     places = found.installation.log.locate_documents(found.topic, found.location, str(found.chosen.table_uuid))
-    erasures = find_erasures(found.topic, places, str(found.chosen.table_uuid))
-    return rebuild_state(found.topic, found.chosen, found.io, _find_stored(found), erasures)
+    table_uuid = str(found.chosen.table_uuid)
+    erasures = find_erasures(found.topic, places, table_uuid)
+    schemas = find_kept_schemas(found.topic, places, table_uuid)
+    return rebuild_state(found.topic, found.chosen, found.io, _find_stored(found), erasures, schemas)
 
 
 def _find_stored(found: TopicRecovery) -> StoredKnowledge:

@@ -16,11 +16,11 @@ export const BYTE_FORMATS = [
 ];
 
 /** Creates the chips that choose a format; ``choose(format)``. */
-export function createFormatChips(chosen, choose, key = "format") {
+export function createFormatChips(chosen, choose, key = "format", formats = BYTE_FORMATS) {
   return h(
     "div",
     { class: "chips", role: "group", "aria-label": "Show as" },
-    BYTE_FORMATS.map(([name, label]) =>
+    formats.map(([name, label]) =>
       h(
         "button",
         {

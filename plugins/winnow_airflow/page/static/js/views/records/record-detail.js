@@ -8,12 +8,13 @@ import { formatCount, formatCountWithNoun } from "../../format.js";
 import { createTable } from "../../table.js";
 import { formatInstant } from "../../time-zone.js";
 import { createBytesPreview, createBytesView } from "./record-bytes.js";
+import { chooseShown, DECODED_FORMAT } from "./record-decoded.js";
 import { createWhyContent } from "./record-why.js";
 
 /** Creates the panel of one record; ``format()`` is the chosen format, ``open(partition, offset)`` shows another record. */
 export function createRecordDetail(topic, partition, offset, format, { open, close }) {
   const path = `topics/${encodePathPart(topic)}/records`;
-  const body = { partition, offset };
+  const body = { partition, offset, decoded: format() === DECODED_FORMAT[0] };
   const record = createAsyncPanel({ lines: 6 });
   const why = createAsyncPanel({ lines: 6 });
   why.element.hidden = true;
@@ -55,6 +56,8 @@ export function createRecordDetail(topic, partition, offset, format, { open, clo
 }
 
 function drawRecord(row, format) {
+  const key = chooseShown(row, "key", format, "none");
+  const value = chooseShown(row, "value", format, "null: a tombstone");
   return [
     h(
       "p",
@@ -64,8 +67,9 @@ function drawRecord(row, format) {
       h("span", {}, formatCountWithNoun(row.headers_total, "header")),
       row.epoch ? h("span", {}, `epoch ${row.epoch}, offset ${formatCount(row.source_offset)} at the brokers`) : null,
     ),
-    createBytesView("Key", row.key, format, { absent: "none" }),
-    createBytesView("Value", row.value, format, { absent: "null: a tombstone" }),
+    row.decoded?.error ? h("p", { class: "message" }, row.decoded.error) : null,
+    createBytesView("Key", key.shown, key.format, { absent: key.absent }),
+    createBytesView("Value", value.shown, value.format, { absent: value.absent }),
     row.headers.length
       ? createTable({
           caption: "Headers",

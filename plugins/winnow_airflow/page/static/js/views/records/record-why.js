@@ -8,6 +8,7 @@ import { createTable } from "../../table.js";
 import { formatInstant } from "../../time-zone.js";
 import { createBytesPreview } from "./record-bytes.js";
 import { buildOffsetColumn } from "./record-columns.js";
+import { chooseShown } from "./record-decoded.js";
 import { createWhyPicture, describeVersion } from "./why-picture.js";
 
 /** Creates the content of an answer of ``records/why`` or ``records/key``; ``open(partition, offset)`` shows a version. */
@@ -58,10 +59,15 @@ function buildVersionColumns(why, values, format, open) {
         row.tombstone
           ? h("span", { class: "quiet" }, "tombstone")
           : values.has(row.offset)
-            ? createBytesPreview(values.get(row.offset).value, format, { absent: "tombstone" })
+            ? createValue(values.get(row.offset), format)
             : h("span", { class: "quiet" }, "press the offset to see it"),
     },
   ];
+}
+
+function createValue(row, format) {
+  const chosen = chooseShown(row, "value", format, "tombstone");
+  return createBytesPreview(chosen.shown, chosen.format, { absent: chosen.absent });
 }
 
 function createRunTable(why) {

@@ -10,8 +10,9 @@ import { EMPTY_VALUE, formatBytes, formatCount } from "../../format.js";
 import { setQuery } from "../../router.js";
 import { createTable } from "../../table.js";
 import { formatInstant } from "../../time-zone.js";
-import { createBytesPreview, createFormatChips } from "./record-bytes.js";
+import { BYTE_FORMATS, createBytesPreview, createFormatChips } from "./record-bytes.js";
 import { buildOffsetColumn } from "./record-columns.js";
+import { buildDecodedColumns, DECODED_FORMAT } from "./record-decoded.js";
 import { createRecordDetail } from "./record-detail.js";
 import { createBrowseForm, createKeyForm, parseInstant } from "./record-forms.js";
 import { createWhyContent } from "./record-why.js";
@@ -35,9 +36,13 @@ export function createRecordsTab(topic) {
   let page = null;
   let key = null;
   let opener = null;
+  let browsed = {};
+  let wantedKey = null;
+  const isDecoded = () => format === DECODED_FORMAT[0];
 
   function browse(query) {
-    const body = { partition: Number(query.partition ?? 0), limit: RECORDS_PER_PAGE };
+    browsed = query;
+    const body = { partition: Number(query.partition ?? 0), limit: RECORDS_PER_PAGE, decoded: isDecoded() };
     if (query.offset) body.offset = query.offset;
     else if (query.before) body.before = query.before;
     else if (query.time) body.timestamp_ms = parseInstant(query.time);
@@ -46,6 +51,7 @@ export function createRecordsTab(topic) {
 
   function drawList(answer) {
     page = answer;
+    drawChips();
     return createRecordList(answer, format, openRecord);
   }
 
@@ -71,8 +77,9 @@ export function createRecordsTab(topic) {
   function findKey(wanted) {
     versionsPlace.hidden = false;
     key = null;
+    wantedKey = wanted;
     return versions.load(
-      (signal) => sendJson("POST", `${path}/key`, wanted, signal),
+      (signal) => sendJson("POST", `${path}/key`, { ...wanted, decoded: isDecoded() }, signal),
       (answer) => {
         key = answer;
         return createWhyContent(answer, format, openRecord);
@@ -88,8 +95,14 @@ export function createRecordsTab(topic) {
   }
 
   function chooseFormat(chosen) {
+    const wasDecoded = isDecoded();
     format = chosen;
     drawChips();
+    if (wasDecoded !== isDecoded()) {
+      browse(browsed);
+      if (key) findKey(wantedKey);
+      return;
+    }
     if (page) list.load(async () => page, drawList);
     if (key)
       versions.load(
@@ -98,7 +111,10 @@ export function createRecordsTab(topic) {
       );
   }
 
-  const drawChips = () => updateChildren(chips, createFormatChips(format, chooseFormat));
+  function drawChips() {
+    const formats = page?.has_formats ? [...BYTE_FORMATS, DECODED_FORMAT] : BYTE_FORMATS;
+    updateChildren(chips, createFormatChips(format, chooseFormat, "format", formats));
+  }
   drawChips();
 
   const form = createBrowseForm((wanted) => {
@@ -194,13 +210,13 @@ function createRecordList(answer, format, openRecord) {
     createTable({
       caption: `Records of ${answer.topic}-${answer.partition}`,
       rows: records,
-      columns: buildRecordColumns(format, openRecord),
+      columns: buildRecordColumns(records, format, openRecord),
     }),
   ];
 }
 
-function buildRecordColumns(format, openRecord) {
-  return [
+function buildRecordColumns(records, format, openRecord) {
+  const place = [
     buildOffsetColumn("record", openRecord),
     {
       key: "timestamp",
@@ -211,6 +227,10 @@ function buildRecordColumns(format, openRecord) {
           ? EMPTY_VALUE
           : h("span", { class: "unbroken", "data-tip": row.timestamp_type }, formatInstant(row.timestamp_ms)),
     },
+  ];
+  if (records[0].decoded) return [...place, ...buildDecodedColumns(records)];
+  return [
+    ...place,
     {
       key: "key",
       label: "Key",

@@ -146,6 +146,7 @@ function createHeader(row, next) {
       createFigure("Failing expectations", String(row.failing_expectations_7d), "in 7 days"),
       createFigure("Last scrub", ...describeLastScrub(row.scrub)),
       row.ingest_lag ? createFigure("Behind Kafka", ...describeIngestLag(row.ingest_lag)) : null,
+      row.latest_table ? createFigure("Latest table", ...describeLatestTable(row.latest_table)) : null,
       row.source && row.source.state !== "absent" ? createFigure("Kafka topic", ...describeSource(row.source)) : null,
     ),
   ];
@@ -160,6 +161,14 @@ function describeIngestLag(lag) {
     formatCountWithNoun(lag.records_behind, "offset"),
     h("span", {}, since, describeOpenTransaction(lag), looked),
   ];
+}
+
+/** Describes since when records wait to be in the table of the latest state, and until when they may. */
+function describeLatestTable(latest) {
+  const updated = latest.updated_at_ms === null ? null : h("span", {}, "updated ", createAge(latest.updated_at_ms));
+  if (latest.missing_since_ms === null) return ["shows every record", updated];
+  const due = latest.deadline_ms === null ? null : ["due ", createDeadline(latest.deadline_ms), ", "];
+  return [h("span", {}, "lacks records since ", createInstant(latest.missing_since_ms)), h("span", {}, due, updated)];
 }
 
 /** Describes what became of the Kafka topic that the log follows. */

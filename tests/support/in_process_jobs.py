@@ -1,0 +1,86 @@
+"""Carries out plans of the latest state and of scrubs without a JVM: the same tasks and documents, in process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+from tests.support.world import World
+from winnow.config.settings import Settings
+from winnow.engine.job_documents import read_job_document
+from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
+from winnow.engine.latest_plans import UpdatePlan
+from winnow.engine.scrub_job import build_scrub_units, read_scrubbed_file, write_scrub_result
+from winnow.engine.scrub_plans import ScrubPlan
+from winnow.engine.staging import parse_plan_argument
+from winnow.engine.task_resources import TaskBudget
+from winnow.pipeline.spark.submit import JobOutcome, Progress
+from winnow.planning.plans import PlanReference
+from winnow.quality.latest_facts import compute_partition_facts
+from winnow.schemas.row_task import TaskRows, load_secrets
+from winnow.values import documents
+
+
+def run_latest_job(
+    settings: Settings,
+    job: Sequence[str],
+    *,
+    name: str,
+    plans: Sequence[PlanReference],
+    progress: Progress | None = None,
+) -> JobOutcome:
+    """Stands where spark-submit is started; nobody follows the progress."""
+    del name, progress
+    uri, sha256 = parse_plan_argument(job[-1])
+    plan = read_job_document(UpdatePlan, uri, sha256)
+    secrets = load_secrets(job[job.index("--secrets") + 1] if "--secrets" in job else None)
+    budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
+    results = [
+        run_update_unit(_send(unit), budget, partial(TaskRows, secrets=secrets), compute_partition_facts)
+        for unit in build_update_units(uri, plan)
+    ]
+    outcome = write_update_outcome(uri, plan, results)
+    (reference,) = plans
+    if outcome.failure is not None:
+        return JobOutcome(1, failures={reference.plan_id: outcome.failure})
+    assert outcome.sha256 is not None
+    return JobOutcome(0, digests={reference.plan_id: outcome.sha256})
+
+
+def run_scrub_job(
+    settings: Settings,
+    job: Sequence[str],
+    *,
+    name: str,
+    plans: Sequence[PlanReference],
+    progress: Progress | None = None,
+) -> JobOutcome:
+    """Stands where spark-submit is started."""
+    del settings, name
+    uri, sha256 = parse_plan_argument(job[-1])
+    plan = read_job_document(ScrubPlan, uri, sha256)
+    outcomes = []
+    for unit in build_scrub_units(plan):
+        assert unit.file is not None
+        outcomes.append(read_scrubbed_file(unit.file, lambda _: None))
+        if progress is not None:
+            progress({"event": "file", "bytes": unit.size_bytes})
+    sha256 = write_scrub_result(uri, plan, outcomes).sha256
+    assert sha256 is not None
+    return JobOutcome(0, digests={plans[0].plan_id: sha256})
+
+
+def _send(unit: UpdateUnit) -> UpdateUnit:
+    """A task gets a copy."""
+    assert unit.update is not None
+    update = documents.load_json(UpdatePlan, documents.dump_json(unit.update))
+    return UpdateUnit(unit.plan_uri, unit.topic, unit.partition, unit.size_bytes, None, update)
+
+
+def prefer_tasks(world: World) -> World:
+    """The same world, whose updates go to tasks whatever their size."""
+    settings = world.installation.settings
+    latest = settings.latest.model_copy(update={"spark_from_bytes": 1})
+    installation = replace(world.installation, settings=settings.model_copy(update={"latest": latest}))
+    return World(installation, world.clock, world.folder)
