@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.cli_runner import make_topic, winnow
+from tests.support.schema_registry import serve_answers
 from tests.support.world import (
     TOPIC,
     FakeClock,
@@ -42,6 +43,7 @@ from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.records import read_latest_batches
+from winnow.pipeline.read.schema_pull import pull_schemas
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -96,11 +98,22 @@ def fill(world: World) -> None:
     world.create(1, OTHER, **CONFIG)
     world.ingest(build_versions(0, 4), topic=OTHER)
     erase_keys(world.installation, EraseRequest(OTHER, [b"nobody"], "a document of an erasure"))
+    keep_schema(world)
     pause_partitions(world.installation, OTHER, [0], by="maintenance")
     world.create(1, DELETED)
     world.ingest(build_versions(0, 3), topic=DELETED)
     delete_topic(world.installation, DELETED)
     record_action(world.installation, AuditAction.ALTER, TOPIC, detail="before the backup")
+
+
+def keep_schema(world: World) -> None:
+    """Of a value that names a schema."""
+    world.ingest([record(4, b"framed", b"\0\0\0\0\1")], topic=OTHER)
+    with serve_answers(lambda _: (200, b'{"schema": "\\"string\\""}')) as (address, _):
+        settings = world.installation.settings
+        registry = settings.schema_registry.model_copy(update={"url": address})
+        settings = settings.model_copy(update={"schema_registry": registry})
+        assert pull_schemas(replace(world.installation, settings=settings), OTHER).pulled == (1,)
 
 
 def list_audit(world: World) -> list[tuple[str, str, str]]:

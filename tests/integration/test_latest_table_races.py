@@ -44,7 +44,6 @@ from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.doctor.check_runner import CheckStatus
 from winnow.pipeline.doctor.services import check_latest_tables
 from winnow.pipeline.latest import table as latest_table
-from winnow.pipeline.latest import table_change
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.latest.table_files import drop_latest_table
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
@@ -272,7 +271,7 @@ def test_failed_update_never_fails_the_publish_and_says_what_to_do(
         return genuine(form, partition, *more)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_change, "write_rows", fail_in_the_second)
+        patch.setattr(latest_update, "write_rows", fail_in_the_second)
         receipt = world.compact()
     assert receipt is not None
     assert world.state().first_dirty_offset == 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, drop_statement, never, replace, replace_text, return_value
+from tests.mutants.changes import always, drop_operand, drop_statement, never, replace, replace_text, return_value
 from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
@@ -32,6 +32,9 @@ TYPED_TABLE = (
     .caught_by("test_another_form_of_columns_rewrites_the_table_and_no_form_makes_it_one_of_records_again"),
     Mutant("typed-deleted-rows-stay", "a row that was deleted in the database is a row without fields")
     .changes("RowMaker.convert", never("deleted"))
+    .caught_by("test_the_typed_table_of_change_events_is_the_table"),
+    Mutant("typed-event-fields-lost", "fields of the event are not beside those of its row")
+    .changes("debezium._add_fields", always("added"))
     .caught_by("test_the_typed_table_of_change_events_is_the_table"),
     Mutant("typed-rows-out-of-place", "the rows of several schemas in one batch are given to each other's records")
     .changes("row_maker._gather", replace("np.arange(len(A))", "np.arange(len(A))[::-1]"))

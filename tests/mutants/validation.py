@@ -87,4 +87,7 @@ VALIDATION = (
         ),
     )
     .caught_by("test_a_verdict_that_failed_by_the_topics_own_suite_leads_to_a_page_that_says_so_first"),
+    Mutant("judge-imports-all", "Great Expectations loads what checks do not use")
+    .changes("_NarrowFinder.find_spec", never("_UNUSED"))
+    .caught_by("test_what_checks_do_not_use_of_great_expectations_libraries_is_loaded_when_something_asks_for_it"),
 )

@@ -51,6 +51,22 @@ def test_events_are_rows_deletes_or_neither(wrapped: bool) -> None:
     assert unwrapped.others.to_pylist() == [4, 5, 6, *range(8, len(events))]
 
 
+def test_fields_of_the_event_stand_behind_those_of_its_row() -> None:
+    """One that no event has is no column; a row that has the name keeps it."""
+    events = [
+        {"op": "c", "after": ROW, "source": {"lsn": 7, "db": "shop"}, "ts_ms": 5},
+        {"op": "d", "before": ROW, "after": None, "source": {"lsn": 8}},
+        {"op": "u", "after": ROW, "source": None},
+    ]
+    unwrapped = unwrap_rows(decode_all(events), ["op", "source.lsn", "source.lsn.more", "nothing"])
+    assert unwrapped.rows.to_pylist() == [
+        {**ROW, "op__event": "c", "source_lsn__event": 7},
+        {**ROW, "op__event": "u", "source_lsn__event": None},
+    ]
+    taken = unwrap_rows(decode_all([{"op": "c", "after": {"op__event": 1}}]), ["op"])
+    assert taken.rows.to_pylist() == [{"op__event": 1}]
+
+
 @pytest.mark.parametrize(
     "events",
     [[ROW], ["text"], [{"op": 5, "after": ROW}], [{"op": "c", "after": "x"}], [{"op": "c"}], [{"payload": ROW}]],

@@ -322,9 +322,26 @@ from winnow.quality.gx_runtime import import_great_expectations
 assert import_great_expectations().__version__
 """
 
+_IMPORT_NARROWLY = """
+import sys
+from winnow.quality.gx_runtime import import_great_expectations
+import_great_expectations()
+heavy = {"altair.vegalite", "boto3", "botocore", "pyspark", "scipy.stats._stats_py"} & sys.modules.keys()
+assert not heavy, heavy
+import boto3, pyspark.sql, scipy.stats
+assert scipy.stats.norm.cdf(0) == 0.5
+assert pyspark.sql.SparkSession is not None
+"""
+
 
 def test_importing_quality_imports_no_great_expectations_until_it_is_warmed_up() -> None:
     """GX costs seconds; it is paid in the background, while something else works."""
     finished = subprocess.run([sys.executable, "-c", _IMPORT_LIGHTLY], capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout == ""
+
+
+def test_what_checks_do_not_use_of_great_expectations_libraries_is_loaded_when_something_asks_for_it() -> None:
+    """They are a third of its import."""
+    finished = subprocess.run([sys.executable, "-c", _IMPORT_NARROWLY], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr

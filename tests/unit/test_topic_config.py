@@ -300,6 +300,13 @@ ROWS = (
         (("maxwell", "String must be one of: none, debezium"),),
     ),
     Row(
+        "winnow.value.envelope.fields",
+        "row_shape.envelope_fields",
+        (),
+        (("", ()),),
+        (("op,source..lsn", "'source..lsn' names no field"),),
+    ),
+    Row(
         "winnow.latest.fields",
         "row_shape.fields",
         FieldRules(),
@@ -416,6 +423,15 @@ def test_an_envelope_needs_values_with_fields() -> None:
     )
     config = TopicConfig.parse({"winnow.value.envelope": "debezium", "winnow.value.format": "avro"})
     assert config.row_shape.envelope is Envelope.DEBEZIUM
+
+
+def test_fields_of_an_envelope_need_one() -> None:
+    assert refusal(winnow__value__envelope__fields="op").startswith(
+        "winnow.value.envelope.fields needs an envelope: winnow.value.envelope must be debezium"
+    )
+    asked = {"winnow.value.envelope.fields": "op, source.lsn,op", "winnow.value.envelope": "debezium"}
+    config = TopicConfig.parse({**asked, "winnow.value.format": "avro"})
+    assert config.row_shape.envelope_fields == ("op", "source.lsn")
 
 
 @pytest.mark.kafka("24")

@@ -48,6 +48,7 @@ KEY_SCHEMA, VALUE_SCHEMA = "winnow.key.schema", "winnow.value.schema"
 """The keys that name a file with their schema."""
 
 VALUE_ENVELOPE = "winnow.value.envelope"
+VALUE_ENVELOPE_FIELDS = "winnow.value.envelope.fields"
 """The key that says what is around the row in a value."""
 
 LATEST_FIELDS = "winnow.latest.fields"
@@ -390,6 +391,14 @@ DEFINITIONS: tuple[Definition, ...] = (
         OneOf(tuple(Envelope)),
         "What is around the row in a value. debezium: the columns of winnow_latest.TOPIC are those of the database's "
         "row after the change, and a row that was deleted there is no row.",
+    ),
+    Definition(
+        VALUE_ENVELOPE_FIELDS,
+        ValueType.LIST,
+        "",
+        None,
+        "The fields of the envelope that are columns beside the row's, nested ones as NAME.NAME, such as "
+        "op,ts_ms,source.lsn: their columns are op__event, ts_ms__event, source_lsn__event. Empty: none.",
     ),
     Definition(
         LATEST_FIELDS,

@@ -27,6 +27,7 @@ from winnow.config.definitions import (
     MAXIMUM_TAGS,
     TOPIC_KEY_OF_BROKER_NAME,
     VALUE_ENVELOPE,
+    VALUE_ENVELOPE_FIELDS,
     VALUE_FORMAT,
     VALUE_SCHEMA,
 )
@@ -213,11 +214,24 @@ def _check_together(config: TopicConfig) -> None:
             f"{VALUE_ENVELOPE}={config.row_shape.envelope} needs values with fields: {VALUE_FORMAT} must be one of "
             f"{', '.join(sorted(_WITH_FIELDS))}" + _name_source(config, ". ", VALUE_ENVELOPE, VALUE_FORMAT)
         )
+    if config.row_shape.envelope is Envelope.NONE and config.row_shape.envelope_fields:
+        raise ConfigurationError(
+            f"{VALUE_ENVELOPE_FIELDS} needs an envelope: {VALUE_ENVELOPE} must be {Envelope.DEBEZIUM}"
+            + _name_source(config, ". ", VALUE_ENVELOPE, VALUE_ENVELOPE_FIELDS)
+        )
     if len(config.tags) > MAXIMUM_TAGS:
         raise ConfigurationError(
             f"winnow.tags has {len(config.tags)} tags; a topic may have at most {MAXIMUM_TAGS}"
             + _name_source(config, ". ", "winnow.tags")
         )
+
+
+def _parse_envelope_fields(entries: tuple[str, ...]) -> tuple[str, ...]:
+    paths = tuple(entry.strip() for entry in entries)
+    wrong = next((path for path in paths if not all(path.split("."))), None)
+    if wrong is not None:
+        raise values.make_invalid_value_error(VALUE_ENVELOPE_FIELDS, ",".join(entries), f"{wrong!r} names no field")
+    return tuple(dict.fromkeys(paths))
 
 
 def _parse_fields(entries: tuple[str, ...]) -> FieldRules:
@@ -276,6 +290,7 @@ def _make_config(
             key_schema=str(found[KEY_SCHEMA]),
             value_schema=str(found[VALUE_SCHEMA]),
             envelope=Envelope(str(found[VALUE_ENVELOPE])),
+            envelope_fields=_parse_envelope_fields(cast(tuple[str, ...], found[VALUE_ENVELOPE_FIELDS])),
             fields=_parse_fields(cast(tuple[str, ...], found[LATEST_FIELDS])),
         ),
         follow=cast(bool, found["winnow.follow"]),

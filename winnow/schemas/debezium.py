@@ -9,6 +9,7 @@ Source: Debezium's documentation of its PostgreSQL connector, "Change events".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,8 @@ _PAYLOAD: Final = "payload"
 _WITH_ROW: Final = pa.array(["c", "u", "r"])
 _DELETE: Final = "d"
 _NO_FIELDS: Final = pa.struct([])
+_OF_EVENT: Final = "__event"
+"""Ends the names of columns that come from the envelope: no column of a row is likely to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +69,12 @@ def unwrap_payload(rows: pa.StructArray) -> pa.StructArray:
     return pa.StructArray.from_arrays(rows.flatten()[number].flatten(), fields=fields)
 
 
-def unwrap_rows(rows: pa.StructArray) -> UnwrappedRows:
-    """Take the rows of a table out of change events, none of them null."""
+def unwrap_rows(rows: pa.StructArray, event_fields: Sequence[str] = ()) -> UnwrappedRows:
+    """Take the rows of a table out of change events, none of them null.
+
+    ``event_fields``: paths of fields of the event, such as ``source.lsn``, that the rows have behind their own, as
+    ``source_lsn__event``. One that an event does not have is left out.
+    """
     row_type = unwrap_row_type(rows.type)
     everything = pa.array(range(len(rows)), pa.int64())
     if row_type is None:
@@ -79,11 +86,34 @@ def unwrap_rows(rows: pa.StructArray) -> UnwrappedRows:
     after = envelope.field(_ROW) if has_row else pa.nulls(len(rows), row_type)
     present = pc.and_(pc.is_in(operations, _WITH_ROW), after.is_valid())
     return UnwrappedRows(
-        after.filter(present),
+        _add_fields(after, envelope, event_fields).filter(present),
         everything.filter(present),
         everything.filter(deletes),
         everything.filter(pc.invert(pc.or_(present, deletes))),
     )
+
+
+def _add_fields(rows: pa.StructArray, envelope: pa.StructArray, paths: Sequence[str]) -> pa.StructArray:
+    """Return ``rows``, some of which are null, with the fields of ``envelope`` at ``paths``."""
+    columns = {f"{path.replace('.', '_')}{_OF_EVENT}": _find_field(envelope, path.split(".")) for path in paths}
+    added = {name: column for name, column in columns.items() if column is not None and name not in _list_names(rows)}
+    if not added:
+        return rows
+    fields = [*rows.type, *(pa.field(name, column.type) for name, column in added.items())]
+    own = [rows.field(number) for number in range(rows.type.num_fields)]
+    return pa.StructArray.from_arrays([*own, *added.values()], fields=fields, mask=rows.is_null())
+
+
+def _list_names(rows: pa.StructArray) -> set[str]:
+    return {field.name for field in rows.type}
+
+
+def _find_field(rows: pa.StructArray, path: Sequence[str]) -> pa.Array | None:
+    for name in path:
+        if not pa.types.is_struct(rows.type) or rows.type.get_field_index(name) < 0:
+            return None
+        rows = pc.struct_field(rows, [rows.type.get_field_index(name)])
+    return rows
 
 
 def _is_wrapper(row_type: pa.StructType) -> bool:

@@ -67,7 +67,8 @@ class RecordDecoder:
     """Decodes records of one topic.
 
     ``key``, ``value``: decode them. ``known``: all fields of the topic that are known, or the columns that its table
-    has. ``rules``: which fields are shown, and how, with ``secret``. ``envelope``: what is around the row in a value.
+    has. ``rules``: which fields are shown, and how, with ``secret``. ``envelope``: what is around the row in a value;
+    ``event_fields``: what of it the rows have, too.
     """
 
     def __init__(
@@ -79,12 +80,14 @@ class RecordDecoder:
         rules: FieldRules,
         secret: bytes | None,
         envelope: Envelope = Envelope.NONE,
+        event_fields: Sequence[str] = (),
     ) -> None:
         self._decoders = {Side.KEY: key, Side.VALUE: value}
         self._fields = known
         self._rules = rules
         self._secret = secret
         self._envelope = envelope
+        self._event_fields = event_fields
 
     @property
     def fields(self) -> pa.StructType:
@@ -140,7 +143,7 @@ class RecordDecoder:
         if self.drops_rows:
             decoded = {
                 Side.KEY: _unwrap_keys(decoded[Side.KEY]),
-                Side.VALUE: _unwrap_values(decoded[Side.VALUE], deleted),
+                Side.VALUE: _unwrap_values(decoded[Side.VALUE], deleted, self._event_fields),
             }
         return decoded, deleted
 
@@ -178,11 +181,11 @@ def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:
     return DecodedBatch(groups, batch.errors)
 
 
-def _unwrap_values(batch: DecodedBatch, deleted: Mask) -> DecodedBatch:
+def _unwrap_values(batch: DecodedBatch, deleted: Mask, event_fields: Sequence[str]) -> DecodedBatch:
     """Take rows out of their envelopes, and note in ``deleted`` what deletes one."""
     groups, errors = [], dict(batch.errors)
     for group in batch.groups:
-        unwrapped = unwrap_rows(group.rows)
+        unwrapped = unwrap_rows(group.rows, event_fields)
         deleted[group.positions.take(unwrapped.deleted).to_numpy()] = True
         errors.update(dict.fromkeys(group.positions.take(unwrapped.others).to_pylist(), _NO_CHANGE))
         if len(unwrapped.rows):

@@ -50,6 +50,7 @@ def make_record_decoder(
         rules=shape.fields,
         secret=secret,
         envelope=shape.envelope,
+        event_fields=shape.envelope_fields,
     )
 
 

@@ -31,7 +31,8 @@ class RowShape:
     """How keys and values become columns, by the names in a topic's configuration.
 
     ``key_schema``, ``value_schema``: the place of a file with their schema; empty: they bear the id of one in a
-    registry, or need none. ``fields``: which fields are shown, and how.
+    registry, or need none. ``envelope_fields``: paths of the envelope's fields that are columns, too. ``fields``:
+    which fields are shown, and how.
     """
 
     key_format: Format = Format.BYTES
@@ -39,6 +40,7 @@ class RowShape:
     key_schema: str = ""
     value_schema: str = ""
     envelope: Envelope = Envelope.NONE
+    envelope_fields: tuple[str, ...] = ()
     fields: FieldRules = field(default_factory=FieldRules)
 
     @property
