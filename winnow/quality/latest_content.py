@@ -54,7 +54,7 @@ def judge_latest_rows(
 
     Raises:
         ConfigurationError: the suite is unknown, not valid, not row-wise, or names a column that there is not.
-        BadInputError, OSError: a file cannot be read.
+        DamagedSegmentError, OSError: a file cannot be read.
     """
     suite = load_content_suite(suite_name, extra_folder)
     columns = _list_columns(suite, topic, schema)
