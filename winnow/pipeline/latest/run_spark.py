@@ -68,9 +68,9 @@ class SparkUpdate:
                 learned = {result.partition: result.types for result in results if result.update is None}
                 if not learned:
                     return done
-                for result in sorted(learned):
+                for number in sorted(learned):
                     assert self.rows is not None
-                    self.rows.maker.learn(decode_types(learned[result]))
+                    self.rows.maker.learn(decode_types(learned[number]))
                 waiting = [part for part in waiting if part.partition in learned]
             raise RunAgainError(
                 f"The columns of the latest state of topic {self.view.log.topic} kept changing while rows were made.",
