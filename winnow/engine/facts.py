@@ -7,14 +7,14 @@ checked.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from winnow.engine import staging
 from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanFailure, PlanOutcome, emit_event
-from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
+from winnow.engine.spark_application import open_spark_context, run_partition_tasks
 from winnow.engine.staging import FactValues, write_facts
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
@@ -66,7 +66,7 @@ def recompute_facts(
     with open_spark_context(app_name) as context:
         emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
         tasks, share = plan_tasks(units, context.defaultParallelism, budget, maximum_tasks)
-        results = run_tasks(context, tasks, lambda task, report: _run_task(task, attempt, share, recompute, report))
+        results = run_partition_tasks(context, tasks, lambda unit: recompute_unit(unit, attempt, share, recompute))
     by_plan: dict[str, list[dict[str, Any]]] = {uri: [] for uri in plan_uris}
     for result in results:
         by_plan[result["plan"]].append(result)
@@ -92,26 +92,10 @@ def build_units(uri: str, plan: Plan, pairs: Sequence[tuple[PartitionPlan, Stage
     ]
 
 
-def _run_task(
-    tasks: Iterable[Sequence[WorkUnit]],
-    attempt: str,
-    budget: TaskBudget,
-    recompute: RecomputeFacts,
-    report: ReportEvent,
-) -> Iterator[dict[str, Any]]:
-    """Recompute partitions one after another inside a Spark task; a failing one is reported, not raised."""
-    for task in tasks:
-        for unit in task:
-            assert isinstance(unit, FactsUnit)
-            result = recompute_unit(unit, attempt, budget, recompute)
-            event: dict[str, Any] = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
-            report(event | ({"error": result["error"]} if "error" in result else {}))
-            yield result
-
-
-def recompute_unit(unit: FactsUnit, attempt: str, budget: TaskBudget, recompute: RecomputeFacts) -> dict[str, Any]:
+def recompute_unit(unit: WorkUnit, attempt: str, budget: TaskBudget, recompute: RecomputeFacts) -> dict[str, Any]:
     """Recompute one unit and return its figures or its error; never raises."""
     result: dict[str, Any] = {"plan": unit.plan_uri, "partition": unit.partition}
+    assert isinstance(unit, FactsUnit)
     assert unit.plan is not None
     assert unit.staged is not None
     (partition,) = unit.plan.partitions

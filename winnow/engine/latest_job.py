@@ -5,7 +5,7 @@ The job's program passes what makes rows and what judges them: this package know
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -24,7 +24,7 @@ from winnow.engine.latest_plans import (
 )
 from winnow.engine.latest_rows import RecordForm, TypedForm
 from winnow.engine.latest_update import write_part
-from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
+from winnow.engine.spark_application import open_spark_context, run_partition_tasks
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
@@ -89,7 +89,7 @@ def run_update_plan(
     with open_spark_context(app_name) as context:
         emit_event({"event": "started", "partitions": len(units), "bytes": sum(unit.size_bytes for unit in units)})
         tasks, share = plan_tasks(units, context.defaultParallelism, budget, maximum_tasks)
-        results = run_tasks(context, tasks, lambda task, report: _run_task(task, share, open_rows, judge, report))
+        results = run_partition_tasks(context, tasks, lambda unit: run_update_unit(unit, share, open_rows, judge))
     return write_update_outcome(uri, plan, results)
 
 
@@ -105,7 +105,7 @@ def write_update_outcome(uri: str, plan: UpdatePlan, results: Sequence[dict[str,
     """Write what tasks did for each partition of ``plan``, or remove what they wrote if one of them failed."""
     failure = find_plan_failure(plan.topic, results, len(plan.parts))
     if failure is not None:
-        remove_written(plan, [result["result"] for result in results if "result" in result])
+        remove_written(plan.folder, [result["result"] for result in results if "result" in result])
         return PlanOutcome(plan.topic, plan.plan_id, None, failure)
     parts = sorted((result["result"] for result in results), key=lambda part: int(part.partition))
     place = locate_job_result(uri)
@@ -113,25 +113,9 @@ def write_update_outcome(uri: str, plan: UpdatePlan, results: Sequence[dict[str,
     return PlanOutcome(plan.topic, plan.plan_id, place, sha256=sha256)
 
 
-def _run_task(
-    tasks: Iterable[Sequence[WorkUnit]],
-    budget: TaskBudget,
-    open_rows: OpenRows,
-    judge: JudgeRows,
-    report: ReportEvent,
-) -> Iterator[dict[str, Any]]:
-    """Update partitions one after another inside a Spark task; a failing one is reported, not raised."""
-    for task in tasks:
-        for unit in task:
-            assert isinstance(unit, UpdateUnit)
-            result = run_update_unit(unit, budget, open_rows, judge)
-            event = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
-            report(event | ({"error": result["error"]} if "error" in result else {}))
-            yield result
-
-
-def run_update_unit(unit: UpdateUnit, budget: TaskBudget, open_rows: OpenRows, judge: JudgeRows) -> dict[str, Any]:
+def run_update_unit(unit: WorkUnit, budget: TaskBudget, open_rows: OpenRows, judge: JudgeRows) -> dict[str, Any]:
     """Update one partition and return what was done or its error; never raises."""
+    assert isinstance(unit, UpdateUnit)
     assert unit.update is not None
     (part,) = unit.update.parts
     result: dict[str, Any] = {"partition": part.partition}

@@ -54,7 +54,7 @@ class PartitionUpdatePlan:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePlan:
-    """An update for tasks. New files go below ``folder``, in the table at ``table_location``.
+    """An update for tasks. New files go below ``folder``.
 
     ``order``: of winners. ``typed``: how rows are made; None: they are the records. ``learns``: no file is written, and
     what comes back are the types of rows. ``max_undecoded_ratio``: the share of rows that may be undecoded.
@@ -62,7 +62,6 @@ class UpdatePlan:
 
     plan_id: str
     topic: str
-    table_location: str
     folder: str
     order: RecordOrder
     parts: tuple[PartitionUpdatePlan, ...]
@@ -96,9 +95,9 @@ class UpdateResult:
     format_version: int = 1
 
 
-def remove_written(plan: UpdatePlan, results: Iterable[PartitionUpdateResult]) -> None:
-    """Remove the files that tasks of ``plan`` wrote, if nothing is to come of them."""
+def remove_written(folder: str, results: Iterable[PartitionUpdateResult]) -> None:
+    """Remove the files that tasks wrote below ``folder``, if nothing is to come of them."""
     updates = [result.update for result in results if result.update is not None]
     storage.delete_unreferenced(
-        (segment.path for update in updates for segment in update.added), below=find_root(plan.folder)
+        (segment.path for update in updates for segment in update.added), below=find_root(folder)
     )

@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlparse
 
@@ -15,6 +16,7 @@ from pyspark import AccumulatorParam, SparkConf, SparkContext, cloudpickle
 from winnow.embedded.java import is_local
 from winnow.engine import executor_probe
 from winnow.engine.events import emit_event
+from winnow.engine.task_planning import WorkUnit
 from winnow.errors import ConfigurationError, WinnowError
 from winnow.files import storage, storage_health
 from winnow.files.object_store import HADOOP_SCHEMES
@@ -65,6 +67,24 @@ def run_tasks(
     finally:
         stop.set()
         printer.join()
+
+
+def run_partition_tasks(
+    context: SparkContext, tasks: Sequence[Sequence[WorkUnit]], run: Callable[[WorkUnit], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run partitions one after another inside each task, and report each; return the results of ``run``.
+
+    ``run``: never raises; its result has ``error`` where the partition failed.
+    """
+
+    def run_units(some: Iterable[Sequence[WorkUnit]], report: ReportEvent) -> Iterator[dict[str, Any]]:
+        for unit in chain.from_iterable(some):
+            result = run(unit)
+            event = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
+            report(event | ({"error": result["error"]} if "error" in result else {}))
+            yield result
+
+    return run_tasks(context, tasks, run_units)
 
 
 def _print_events(events: Accumulator[list[dict[str, Any]]], stop: threading.Event) -> None:

@@ -22,7 +22,7 @@ from winnow.errors import ConfigurationError
 from winnow.files.typed_files import OFFSET_COLUMN, read_typed_rows
 from winnow.quality.content_validation import CheckFailedToRunError, ChunkValidator, load_content_suite
 from winnow.quality.gx_runtime import GX_LOCK
-from winnow.quality.latest_facts import FIRST_OFFSETS
+from winnow.quality.latest_facts import FIRST_OFFSETS, NOTHING_UPDATED
 from winnow.quality.suites import Expectation, Suite, SuiteFindings
 from winnow.values.model import Segment
 from winnow.values.results import Failure
@@ -92,7 +92,7 @@ def _list_columns(suite: Suite, topic: str, schema: pa.Schema) -> dict[str, tupl
                 raise ConfigurationError(
                     f"{expectation.id} in suite {suite.name} names the column {name}, which the table of the latest "
                     f"state of topic {topic} does not have.",
-                    left="The table is as before.",
+                    left=NOTHING_UPDATED,
                     next=(
                         f"Correct the suite, or do without it: winnow topics alter {topic} --delete-config "
                         "winnow.latest.expectations"

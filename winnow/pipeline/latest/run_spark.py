@@ -30,14 +30,13 @@ from winnow.pipeline.latest.state import explain_scan_errors, explain_table_dama
 from winnow.pipeline.spark.plan_job import run_plan_job
 from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.topic_view import TopicView
+from winnow.quality.latest_facts import NOTHING_UPDATED
 from winnow.schemas.row_task import RowSecrets, decode_types
 
 JOB_NAME: Final = "latest"
 """The program, below jobs/, that carries out updates."""
 MAXIMUM_APPLICATIONS: Final = 4
 """Maximum applications of one update: what a partition needs is known after its first."""
-
-AS_BEFORE: Final = "The table is as before."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +58,9 @@ class SparkUpdate:
         """
         done: list[PartitionUpdateResult] = []
         waiting = list(parts)
-        plan = None
         try:
             for _ in range(MAXIMUM_APPLICATIONS):
-                plan = self._make_plan(waiting)
-                results = self._submit(plan)
+                results = self._submit(self._make_plan(waiting))
                 done += [result for result in results if result.update is not None]
                 learned = {result.partition: result.types for result in results if result.update is None}
                 if not learned:
@@ -74,12 +71,11 @@ class SparkUpdate:
                 waiting = [part for part in waiting if part.partition in learned]
             raise RunAgainError(
                 f"The columns of the latest state of topic {self.view.log.topic} kept changing while rows were made.",
-                left=AS_BEFORE,
+                left=NOTHING_UPDATED,
                 next=f"Run it again: winnow latest-table update {self.view.log.topic}",
             )
         except BaseException:
-            if plan is not None:
-                remove_written(plan, done)
+            remove_written(self.folder, done)
             raise
 
     def _make_plan(self, parts: Sequence[PartitionUpdatePlan]) -> UpdatePlan:
@@ -88,7 +84,6 @@ class SparkUpdate:
         return UpdatePlan(
             plan_id=uuid.uuid4().hex,
             topic=log.topic,
-            table_location=self.folder.rsplit("/", 2)[0],
             folder=self.folder,
             order=self.order,
             parts=tuple(parts),
@@ -125,7 +120,7 @@ class SparkUpdate:
         if not is_driver_here(settings):
             raise ConfigurationError(
                 "The driver of Spark applications runs on the cluster, where it cannot read what typed rows need.",
-                left=AS_BEFORE,
+                left=NOTHING_UPDATED,
                 next=f"Update it in one process: winnow latest-table update {self.view.log.topic} --engine local",
             )
         secrets = RowSecrets(self.rows.secret, settings.schema_registry)
@@ -141,4 +136,4 @@ class SparkUpdate:
                 if failed.exit_code == DamagedSegmentError.exit_code:
                     raise DamagedSegmentError(failed.error)
                 raise make_error(failed.exit_code, Explanation(failed.error))
-        raise make_error(failure.exit_code, Explanation(failure.error, AS_BEFORE))
+        raise make_error(failure.exit_code, Explanation(failure.error, NOTHING_UPDATED))
