@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import params, pool_checks, topic_rights
+from winnow_airflow import outcomes, params, pool_checks, topic_rights
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
 from winnow_airflow.tasks import partition_steps, task_start
@@ -42,9 +42,11 @@ def change() -> str:
     row = ChangeRow(
         action=given["action"], topic=given["topic"], partitions=given["partitions"], reason=given["reason"]
     )
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, [row["topic"]])
-        return partition_steps.change_partitions(installation, row)
+        text = partition_steps.change_partitions(installation, row)
+    outcomes.push_sentences(context, row["topic"], [text])
+    return text
 
 
 with DAG(

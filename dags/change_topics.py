@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import params, pool_checks, topic_rights
+from winnow_airflow import outcomes, params, pool_checks, topic_rights
 from winnow_airflow.assets import COMPACTED, build_undo_event, topic_asset
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
@@ -52,13 +52,14 @@ def check_pools() -> None:
 def change() -> str:
     """Changes the topic in one commit, and returns a sentence about what changed; an undo sends its asset event."""
     context: Any = get_current_context()
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, [context["params"]["topic"]])
         wanted = cast("topic_changes.TopicChange", dict(context["params"]))
         done = topic_changes.change_topic(installation, wanted, is_first_try=context["ti"].try_number <= 1)
     if done.undone is not None:
         report, mark = done.undone
         context["outlet_events"][COMPACTED].add(topic_asset(report.topic), extra=build_undo_event(report, mark))
+    outcomes.push_sentences(context, wanted["topic"], [done.text])
     return done.text
 
 

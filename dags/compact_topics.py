@@ -17,7 +17,7 @@ from airflow.sdk import (
 )
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import lineage, metrics, params, pool_checks
+from winnow_airflow import lineage, metrics, outcomes, params, pool_checks
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
@@ -116,7 +116,7 @@ def check_eligibility() -> list[list[str]]:
     Refuses a future as-of and missing pools.
     """
     context = get_current_context()
-    with eligibility_steps.end_run_on_error(context):
+    with eligibility_steps.end_run_on_error(context), outcomes.push_failure(context):
         pool_checks.require_pools(context)
         as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
         with task_start.open_task_installation(context) as installation:
@@ -124,7 +124,10 @@ def check_eligibility() -> list[list[str]]:
             if not context["params"]["dry_run"]:
                 task_start.record_manual_run(installation, context, "compact")
             shares = eligibility_steps.split_topics(
-                installation, topics, as_of_ms=as_of_ms, looks_at_all=context["params"]["dry_run"]
+                installation,
+                topics,
+                as_of_ms=as_of_ms,
+                looks_at_all=eligibility_steps.looks_at_all(context["params"]),
             )
             first = shares[0] if shares else []
             results, found = eligibility_steps.check_share(installation, context, first, as_of_ms=as_of_ms)
@@ -162,7 +165,10 @@ def plan(further: list[list[TopicCheck]]) -> list[BatchRow]:
     with task_start.open_task_installation(context) as installation:
         if context["dag_run"].run_type == "backfill":
             found = lock_topics_in_as_of_order(installation, found, as_of_ms=as_of_ms)
-        return compaction_steps.plan_topics(installation, found, as_of_ms=as_of_ms)
+        left: list[outcomes.TopicOutcome] = []
+        batches = compaction_steps.plan_topics(installation, found, as_of_ms=as_of_ms, tell=left.append)
+        outcomes.push_outcomes(context, left)
+    return batches
 
 
 @task
@@ -222,6 +228,7 @@ def report(batch: BatchRow) -> list[str]:
     with task_start.open_task_installation(context) as installation:
         last_try = context["ti"].try_number > context["ti"].max_tries
         paragraphs, published = compaction_steps.report_batch(installation, batch, last_try=last_try)
+    outcomes.push_outcomes(context, compaction_steps.list_outcomes(paragraphs, published))
     for receipt, mark in published:
         context["outlet_events"][COMPACTED].add(topic_asset(receipt.topic), extra=build_event(receipt, mark))
     return paragraphs

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import params, pool_checks, topic_rights
+from winnow_airflow import outcomes, params, pool_checks, topic_rights
 from winnow_airflow.assets import COMPACTED, build_erase_event, topic_asset
 from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
@@ -53,7 +53,7 @@ def check_pools() -> None:
 def erase() -> erase_steps.EraseRow:
     """Erases the keys, and returns the id of the erasure with counts; a retry goes on where this was stopped."""
     context: Any = get_current_context()
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, [context["params"]["topic"]])
         if installation.settings.erase.approvals > 1:
             topic_rights.require_person(context)
@@ -62,6 +62,7 @@ def erase() -> erase_steps.EraseRow:
     if done.told is not None:
         report, mark = done.told
         context["outlet_events"][COMPACTED].add(topic_asset(report.topic), extra=build_erase_event(report, mark))
+    outcomes.push_sentences(context, wanted["topic"], [done.text])
     return done.row
 
 

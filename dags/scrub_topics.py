@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
+from winnow_airflow import outcomes
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.task_defaults import SCRUB_POOL
 from winnow_airflow.tasks import scrub_steps, task_start
@@ -49,8 +50,10 @@ def list_topics() -> list[str]:
 def scrub(topics: list[str]) -> list[str]:
     """Checks all topics in one task, because the file that was checked longest ago may be in any of them."""
     context: Any = get_current_context()
-    with task_start.open_task_installation(context) as installation:
-        return scrub_steps.scrub_topics(installation, topics, started_ms=scrub_steps.get_run_start_ms(context))
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
+        messages = scrub_steps.scrub_topics(installation, topics, started_ms=scrub_steps.get_run_start_ms(context))
+    outcomes.push_sentences(context, "", messages)
+    return messages
 
 
 with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC) as scrub_topics:

@@ -7,6 +7,7 @@ from typing import Any
 
 from airflow.sdk import get_current_context, task
 
+from winnow_airflow import outcomes
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.task_defaults import COMMIT_POOL
 from winnow_airflow.tasks import sweep_steps, task_start
@@ -49,10 +50,12 @@ def sweep(topics: list[str]) -> list[str]:
     """Sweeps one share of the topics, one after another."""
     context: Any = get_current_context()
     context["label"] = build_label(topics)
-    with task_start.open_task_installation(context) as installation:
-        return sweep_steps.sweep_topics(
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
+        messages = sweep_steps.sweep_topics(
             installation, topics, last_try=context["ti"].try_number > context["ti"].max_tries
         )
+    outcomes.push_sentences(context, "", messages)
+    return messages
 
 
 with task_start.build_maintenance_dag("sweep_topics", "37 3 * * *", DOC) as sweep_topics:

@@ -11,6 +11,13 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.browser_page import BrowserPage
 from tests.browser.conftest import Open
+from winnow.clock import read_wall_clock_ms
+from winnow.config.settings import load_settings
+from winnow.store import RunState, Store
+from winnow_airflow.outcomes import OUTCOME_KEY
+
+QUICKLY_MS = 15_000
+"""Half of the interval at which every view is refreshed."""
 
 
 def triggered(seen: BrowserPage, dag_id: str) -> dict[str, Any]:
@@ -52,13 +59,90 @@ def test_selected_topics_are_compacted_by_one_dag_run_that_is_followed_to_its_en
         "href", re.compile(re.escape("/dags/compact_now/runs/manual__"))
     )
     seen.picture("toast", whole=False)
-    # It is looked at while it waits, and what the scheduler would do after a while is seen too.
+    # It is looked at while it waits, and what the tasks would leave after a while is seen too.
+    leave_outcome(
+        seen,
+        run["dag_run_id"],
+        [
+            told("payments", "done", "3,800 records removed, 2.1 MiB freed when the replaced files are swept.", "p-1"),
+            told("inventory", "idle", "Nothing was due: its dirty ratio is not above the limit (12% of 50%)."),
+        ],
+    )
     page.wait_for_event("requestfinished", lambda sent: sent.url.endswith(quote(run["dag_run_id"], safe="")))
     ended = page.request.patch(
         f"{seen.server.url}/api/v2/dags/compact_now/dagRuns/{run['dag_run_id']}", data={"state": "success"}
     )
     assert ended.ok
     expect(toast).to_contain_text("success")
+    expect(toast.get_by_role("listitem")).to_have_text(
+        [re.compile("payments: 3,800 records removed.* Open the run"), re.compile("inventory: Nothing was due.*12%")]
+    )
+    expect(toast.get_by_role("link", name="Open the run")).to_have_attribute("href", "#/runs/p-1")
+    seen.picture("toast-outcome", whole=False)
+    page = seen.at(f"#/dag-runs/compact_now/{quote(run['dag_run_id'], safe='')}")
+    expect(page.locator(".outcomes li")).to_have_count(2)
+    seen.picture("dag-run-outcome")
+
+
+def told(topic: str, kind: str, text: str, plan_id: str | None = None) -> dict[str, str | None]:
+    """What a task says of a topic."""
+    return {"topic": topic, "kind": kind, "text": text, "plan_id": plan_id}
+
+
+def leave_outcome(seen: BrowserPage, run_id: str, outcomes: list[dict[str, str | None]]) -> None:
+    """Leave in Airflow what the tasks of a run of ``compact_now`` leave there."""
+    tasks = f"{seen.server.url}/api/v2/dags/compact_now/dagRuns/{quote(run_id, safe='')}/taskInstances"
+    value = {"outcomes": outcomes, "further": 0}
+    entry = {"key": OUTCOME_KEY, "value": value, "map_index": -1}
+    answer = seen.page.request.post(f"{tasks}/check_eligibility/xcomEntries", data=entry)
+    assert answer.ok, answer.text()
+
+
+def test_the_dialog_shows_before_the_press_what_a_run_would_do_and_who_is_at_work(look: Open) -> None:
+    """By the answer of explain: what it reads, keeps and frees; and whose run has the topic."""
+    seen = look("small")
+    store = open_store(seen)
+    page = seen.at("#/topics/payments")
+    store.leases.acquire("payments", "airflow:compact_now:manual__of_bob", read_wall_clock_ms(), 600_000)
+    try:
+        page.get_by_role("button", name="Compact now").click()
+        dialog = page.get_by_role("dialog", name="Compact payments now?")
+        expect(dialog).to_contain_text("DAG run manual__of_bob of compact_now is at work on it")
+        seen.picture("dialog-holder", whole=False)
+    finally:
+        lease = store.leases.find("payments")
+        assert lease is not None
+        store.leases.release(lease)
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Compact now").click()
+    for figure in ("A run would take", "It would read", "It would free", "of task time at the pace of its last runs"):
+        expect(dialog).to_contain_text(figure)
+    seen.picture("dialog-estimate", whole=False)
+    page.keyboard.press("Escape")
+    page = seen.at("#/topics/devices")
+    page.get_by_role("button", name="Compact now").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Nothing is due: ")
+
+
+def test_a_topic_shows_at_once_that_a_run_began_and_that_it_ended(look: Open) -> None:
+    """Not with the page's next refresh."""
+    seen = look("small")
+    store = open_store(seen)
+    page = seen.at("#/topics/inventory")
+    page.wait_for_event("requestfinished", lambda sent: "/runs?size=1" in sent.url)
+    now_ms = read_wall_clock_ms()
+    store.runs.open("p-live", "inventory", attempt="a-1", as_of_ms=now_ms, plan_uri="/p", now_ms=now_ms, holder="a:1")
+    try:
+        expect(page.locator("h1 .badge")).to_have_text("planned", timeout=QUICKLY_MS)
+        store.runs.set_state("p-live", RunState.VOID, now_ms + 1, message="Done.", attempt="a-1")
+        expect(page.locator("h1 .badge")).not_to_have_text("planned", timeout=QUICKLY_MS)
+    finally:
+        store.runs.give_up(["p-live"], now_ms + 2)
+
+
+def open_store(seen: BrowserPage) -> Store:
+    """Open the metadata store that the page shows."""
+    return Store.open(load_settings(cwd=seen.server.lake, env={"WINNOW_HOME": str(seen.server.lake)}).store_url)
 
 
 def test_a_release_sends_topic_partition_and_reason(look: Open) -> None:

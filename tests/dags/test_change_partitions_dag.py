@@ -51,7 +51,9 @@ def test_a_run_pauses_partitions_and_another_resumes_them(
     assert run_dag("change_partitions", action="resume", topic="orders", reason="maria")["run", -1] == "success"
     assert paused(installation) == {}
     with sqlite3.connect(airflow_home.airflow_home / "airflow.db") as database:
-        rows = database.execute("SELECT value FROM xcom WHERE dag_id = 'change_partitions' ORDER BY timestamp")
+        rows = database.execute(
+            "SELECT value FROM xcom WHERE dag_id = 'change_partitions' AND key = 'return_value' ORDER BY timestamp"
+        )
         said = [json.loads(json.loads(row[0])) if row[0].startswith('"\\"') else json.loads(row[0]) for row in rows]
     recorded = installation.store.audit.list_entries(Window(), topic="orders").rows
     origin = recorded[0].origin

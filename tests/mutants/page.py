@@ -6,6 +6,7 @@ from tests.mutants.changes import (
     always,
     assign,
     drop_element,
+    drop_operand,
     drop_statement,
     never,
     replace,
@@ -38,6 +39,21 @@ PAGE = (
     Mutant("masked-after-cutting", "a value is cut first, so that what is left of a number is no match any more")
     .changes("ShownRecords._describe_bytes", replace("A.apply(B)", "A.apply(B[:maximum_bytes])"))
     .caught_by("test_what_is_masked_is_masked_before_a_value_is_cut"),
+    Mutant("outcome-of-the-schedule", "runs of the schedule leave sentences that nobody reads")
+    .changes("is_triggered", return_value("True", "manual"))
+    .caught_by("test_a_run_of_the_schedule_leaves_nothing_and_a_large_one_counts_the_rest"),
+    Mutant("outcome-of-a-failure", "a topic that was published is told as a failure, too")
+    .changes("list_outcomes", assign("set()", "format_receipt"))
+    .caught_by("test_compact_now_says_what_it_removed_and_then_why_nothing_was_due"),
+    Mutant("outcome-of-another", "a topic that another run works on is told as not due")
+    .changes("describe_idle_topics", never("IN_PROGRESS"))
+    .caught_by("test_a_topic_of_somebody_elses_run_is_left_to_that_person_by_name"),
+    Mutant("named-topics-skipped", "a topic that somebody asks about is not looked at if it was idle before")
+    .changes("looks_at_all", drop_operand("topics"))
+    .caught_by("test_a_topic_that_somebody_names_is_looked_at_although_it_was_idle"),
+    Mutant("holder-of-the-past", "somebody whose lease has run out is shown at work")
+    .changes("find_holder", never("expires_ms"))
+    .caught_by("test_topic_says_who_is_at_work_on_it_and_with_which_run"),
     Mutant("request-of-another-site", "a form of another site may post with a user's cookie")
     .changes("require_own_request", never("OWN_REQUEST_HEADER"))
     .caught_by("test_every_post_refuses_strangers_other_sites_and_users_without_the_right"),

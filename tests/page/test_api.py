@@ -14,6 +14,7 @@ from winnow.clock import read_wall_clock_ms
 from winnow.store import RunState, Store
 from winnow.store.ingest_lag import IngestLag
 from winnow.store.latest_progress import LatestLimits, LogState
+from winnow.store.rows import AuditEntry
 from winnow.store.segment_checks import FileCheck
 from winnow.store.source_states import SourceKind, SourceState
 from winnow.values.model import Severity
@@ -177,6 +178,7 @@ def test_topic_says_where_it_is_how_it_is_configured_and_how_often_it_failed(
         "scrub": None,
         "ingest_lag": None,
         "latest_table": None,
+        "held_by": None,
         "source": None,
     }
     assert configuration[1] == {
@@ -199,6 +201,27 @@ def test_topic_says_when_its_files_were_checked_and_how_many_are_damaged(viewer:
         "oldest_checked_ms": NOW_MS - 5,
         "findings": 1,
     }
+
+
+def test_topic_says_who_is_at_work_on_it_and_with_which_run(viewer: Visitor, home_store: Store) -> None:
+    put(home_store)
+    holder = "airflow:compact_now:manual__2026-01-01T00:00:00+00:00_x"
+    put_run(home_store, holder=holder)
+    home_store.leases.acquire("orders", holder, NOW_MS, 60_000)
+    asked = AuditEntry(NOW_MS, "bob", "compact", "orders", origin=holder)
+    held: dict[str, object] = {"plan_id": "plan-1"}
+
+    assert viewer.json("api/topics/orders")["held_by"] == held | {
+        "actor": "DAG run manual__2026-01-01T00:00:00+00:00_x of compact_now"
+    }
+    home_store.audit.record(asked)
+    assert viewer.json("api/topics/orders")["held_by"] == held | {"actor": "bob"}
+
+    lease = home_store.leases.find("orders")
+    assert lease is not None
+    home_store.leases.release(lease)
+    home_store.leases.acquire("orders", "host:7:1", NOW_MS - 120_000, 60_000)
+    assert viewer.json("api/topics/orders")["held_by"] is None, "its lease has run out"
 
 
 def test_topic_says_that_it_is_gone_at_kafka_and_since_when(viewer: Visitor, home_store: Store) -> None:

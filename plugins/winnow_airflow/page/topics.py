@@ -10,6 +10,7 @@ from fastapi import APIRouter, HTTPException, Query
 from winnow.report.receipts import explain_reason
 from winnow.store.rows import PartitionView, TopicSort, TopicSummary
 from winnow.values.model import OverviewState, Reason
+from winnow_airflow.holders import find_holder
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import InstallationDep, NowDep, TopicFilterDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
@@ -47,6 +48,7 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
 
     ``scrub`` None: no file of it was ever checked. ``ingest_lag`` None: it was not ingested from Kafka's brokers.
     ``latest_table`` None: it keeps none; its ``missing_since_ms`` None: it shows everything.
+    ``held_by`` None: nobody is at work on it.
     ``source`` None: as far as is known its Kafka topic is there and followed, or never was.
     """
     seen = installation.store.overview.find_topic(topic, now_ms)
@@ -56,6 +58,7 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
     lag = installation.store.ingest_lags.summarize(topic)
     source = installation.store.source_states.find(topic)
     latest = installation.store.latest_tables.find(topic)
+    holder = find_holder(installation.store, topic, now_ms=now_ms)
     return {
         **_describe_topic(seen),
         "table": {"name": seen.overview.table_name, "location": seen.overview.location},
@@ -66,6 +69,7 @@ def topic(installation: InstallationDep, now_ms: NowDep, topic: str) -> Document
         "latest_table": None
         if latest is None
         else {name: getattr(latest, name) for name in ("missing_since_ms", "updated_at_ms", "deadline_ms")},
+        "held_by": None if holder is None else describe(holder),
         "source": None if source is None else {"state": source.kind, "since_ms": source.since_ms},
     }
 

@@ -8,10 +8,11 @@ fast.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from winnow.errors import ServiceError, UnknownTopicError
+from winnow_airflow.outcomes import TopicOutcome, describe_left_topic
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
 from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import (
@@ -38,11 +39,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("airflow.task")
 
 
-def plan_topics(installation: Installation, checks: Iterable[TopicCheck], *, as_of_ms: int) -> list[BatchRow]:
+def plan_topics(
+    installation: Installation,
+    checks: Iterable[TopicCheck],
+    *,
+    as_of_ms: int,
+    tell: Callable[[TopicOutcome], None] = lambda _: None,
+) -> list[BatchRow]:
     """Plan every eligible topic and pack the plans into batches, most urgent first. Planned topics stay locked.
 
     A topic that cannot be planned becomes a batch of its own that carries the reason. Batches beyond
-    :data:`winnow_airflow.xcom_values.MAXIMUM_MAPPED_TASKS` are released for the next run.
+    :data:`winnow_airflow.xcom_values.MAXIMUM_MAPPED_TASKS` are released for the next run. ``tell`` gets the topics that
+    are left to another run.
 
     Raises:
         ServiceError: a service is unavailable, which affects every topic.
@@ -63,6 +71,9 @@ def plan_topics(installation: Installation, checks: Iterable[TopicCheck], *, as_
             return None
 
         plans = [planned for planned in map_parallel(plan, due) if planned is not None]
+    for failure in results.failures:
+        if failure.left is not None:
+            tell(describe_left_topic(installation, failure.topic))
     away = [problem for _, problem in results.errors if isinstance(problem, ServiceError)]
     if away:
         for planned in plans:
@@ -226,6 +237,22 @@ def report_batch(
     for text in paragraphs:
         log.info("%s", text)
     return paragraphs, published
+
+
+def list_outcomes(paragraphs: Iterable[str], published: Sequence[tuple[Receipt, Watermark]]) -> list[TopicOutcome]:
+    """List what came of the topics of a batch: what was removed, or the paragraph that says why nothing was."""
+    from winnow.report.outcomes import describe_removal
+    from winnow.report.receipts import format_receipt
+
+    receipts = [receipt for receipt, _ in published]
+    done = {format_receipt(receipt) for receipt in receipts}
+    return [
+        *(
+            TopicOutcome(topic=each.topic, kind="done", text=describe_removal(each), plan_id=each.plan_id)
+            for each in receipts
+        ),
+        *(TopicOutcome(topic="", kind="failed", text=text, plan_id=None) for text in paragraphs if text not in done),
+    ]
 
 
 def _explain_unpublished(installation: Installation, row: PlanRow, run: Run | None) -> str:

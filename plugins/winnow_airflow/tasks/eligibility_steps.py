@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from winnow.clock import format_ms, read_wall_clock_ms
 from winnow.errors import TopicBusyError
+from winnow_airflow import outcomes
 from winnow_airflow.metrics import are_metrics_enabled
 from winnow_airflow.task_defaults import is_worth_retrying
 from winnow_airflow.task_skipping import skip_tasks
@@ -33,6 +34,11 @@ CHECKS_KEY = "checks"
 
 MAXIMUM_TOPICS_PER_TASK = 500
 """Maximum topics that one task looks at: some seconds of work, several times what starting its process takes."""
+
+
+def looks_at_all(params: Mapping[str, Any]) -> bool:
+    """Check whether a run looks at topics that were idle, too: somebody who names topics is told of their present."""
+    return bool(params["dry_run"] or params["topics"])
 
 
 def split_topics(
@@ -68,10 +74,21 @@ def check_share(
         release_topics_of_ended_runs(installation, context, topics)
     checks = (dry_run.open_previews if is_dry_run else open_checks)(installation, topics, as_of_ms=as_of_ms)
     found = _check_all(topics, results, checks)
+    if outcomes.is_triggered(context):
+        _push_outcomes(installation, context, found)
     # A backfill may wait for a topic that another run is working on; any other run leaves it.
     waits = context["dag_run"].run_type == "backfill"
     needed = [check for check in found if check["eligible"] or (waits and "in_progress" in check["reasons"])]
     return results, found if is_dry_run else needed
+
+
+def _push_outcomes(installation: Installation, context: Mapping[str, Any], found: Sequence[TopicCheck]) -> None:
+    """Leave what a dry run found, or why topics were not due; later tasks tell of the others."""
+    if context["params"]["dry_run"]:
+        outcomes.push_sentences(context, "", [check["would"] or "" for check in found])
+        return
+    idle = {check["topic"]: check["reasons"] for check in found if not check["eligible"]}
+    outcomes.push_outcomes(context, outcomes.describe_idle_topics(installation, idle))
 
 
 def will_be_retried(context: Mapping[str, Any], problems: Sequence[Exception]) -> bool:

@@ -48,9 +48,10 @@ class EraseRow(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class KeysErased:
-    """What was done. ``told``: what consumers of the topic have to be told, if there is something."""
+    """What was done, in ``text`` too. ``told``: what consumers of the topic have to be told, if there is something."""
 
     row: EraseRow
+    text: str
     told: tuple[EraseReport, Watermark] | None = None
 
 
@@ -84,8 +85,9 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
     )
     report = complete.erase_or_ask(installation, request, keys_from=wanted["keys_from"], is_first_try=is_first_try)
     if not isinstance(report, complete.EraseReport):
-        return KeysErased(_tell_request(report))
-    log.info("%s", _tell(report))
+        return _tell_request(report)
+    text = _tell(report)
+    log.info("%s", text)
     for place in report.outside:
         log.info("Not touched: %s", place)
     row = EraseRow(
@@ -99,26 +101,24 @@ def erase_keys(installation: Installation, wanted: EraseParams, *, is_first_try:
         closed=report.closed,
     )
     if report.was_erased and is_first_try:
-        return KeysErased(row)
+        return KeysErased(row, text)
     mark = compute_watermark(installation.log.open(topic), now_ms=installation.now_ms())
-    return KeysErased(row, (report, name_latest_table(installation, mark, report.snapshot_id or mark.snapshot_id)))
+    return KeysErased(
+        row, text, (report, name_latest_table(installation, mark, report.snapshot_id or mark.snapshot_id))
+    )
 
 
-def _tell_request(requested: RequestedErasure) -> EraseRow:
+def _tell_request(requested: RequestedErasure) -> KeysErased:
     from winnow.pipeline.erase.approval import read_plan
 
     plan = read_plan(requested)
-    log.warning(
-        "Nothing was erased: this takes two persons, and request %s waits for the other one, who approves it on the "
-        "page of topic %s (tab Erasures). %s of %s key(s) found, %s record(s) in %s file(s).",
-        plan.request_id,
-        plan.topic,
-        f"{plan.keys_found:,}",
-        f"{plan.keys:,}",
-        f"{plan.records:,}",
-        f"{plan.files_total:,}",
+    text = (
+        f"Nothing was erased: this takes two persons, and request {plan.request_id} waits for the other one, who "
+        f"approves it on the page of topic {plan.topic} (tab Erasures). {plan.keys_found:,} of {plan.keys:,} key(s) "
+        f"found, {plan.records:,} record(s) in {plan.files_total:,} file(s)."
     )
-    return EraseRow(
+    log.warning("%s", text)
+    row = EraseRow(
         topic=plan.topic,
         erasure_id=None,
         request_id=plan.request_id,
@@ -128,6 +128,7 @@ def _tell_request(requested: RequestedErasure) -> EraseRow:
         deleted=False,
         closed=False,
     )
+    return KeysErased(row, text)
 
 
 def _tell(report: EraseReport) -> str:

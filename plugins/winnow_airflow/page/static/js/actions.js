@@ -1,12 +1,15 @@
 // Compact now, pause, resume, release: each is a DAG run, triggered through Airflow's API with the user's own rights.
 
-import { encodePathPart, fetchAirflowJson, triggerDagRun } from "./api.js";
-import { createAirflowLink, createButton } from "./components.js";
+import { encodePathPart, fetchAirflowJson, fetchJson, triggerDagRun } from "./api.js";
+import { createAsyncPanel } from "./async-panel.js";
+import { createAirflowLink, createButton, createLink } from "./components.js";
 import { nameDag, setDagPrefix } from "./dag-ids.js";
 import { pollDagRun } from "./dag-run-toast.js";
 import { openDialog } from "./dialog.js";
 import { createId, h } from "./dom.js";
-import { formatCountWithNoun } from "./format.js";
+import { formatCountWithNoun, formatSeconds } from "./format.js";
+import { buildHash } from "./router.js";
+import { createEstimateFigures } from "./views/run/run-estimate.js";
 
 /** The DAG of each action, as the server names the actions that the user may start; without this installation's prefix. */
 const DAGS = {
@@ -18,6 +21,7 @@ const DAGS = {
   erase: "erase_keys",
 };
 const MAXIMUM_NAMES_SHOWN = 12;
+const PACE_RUNS = 5;
 const MAXIMUM_REASON_CHARACTERS = 100;
 
 let me = { user: "", can: {}, topics_of_others: {} };
@@ -112,6 +116,48 @@ function describeTarget(topic, partitions) {
   return `${formatCountWithNoun(partitions.length, "partition")} of ${topic}`;
 }
 
+/** Creates the place where appears what a run of ``topic`` would do, or why it would do nothing. */
+function createEstimate(topic) {
+  const panel = createAsyncPanel({ lines: 3 });
+  const path = `topics/${encodePathPart(topic)}`;
+  const ask = (signal) =>
+    Promise.all([
+      fetchJson(`${path}/explain`, {}, signal),
+      fetchJson(path, {}, signal),
+      fetchJson(`${path}/runs`, { size: PACE_RUNS }, signal),
+    ]);
+  panel.load(ask, ([found, { held_by: holder }, { runs }]) => {
+    if (holder) return createHolderWarning(holder);
+    if (found.eligible_total === 0) return h("p", { class: "warning" }, `Nothing is due: ${explainIdle(found)}.`);
+    return [createEstimateFigures(found), h("p", { class: "quiet" }, describePace(found, runs))];
+  });
+  return h("section", { class: "estimate", "aria-label": "What it would do" }, panel.element);
+}
+
+function createHolderWarning(holder) {
+  return h(
+    "p",
+    { class: "warning" },
+    `${holder.actor} is at work on it: this run would leave it to that one. `,
+    holder.plan_id ? createLink(buildHash(["runs", holder.plan_id]), "See the run") : null,
+  );
+}
+
+function explainIdle(found) {
+  const [first] = found.partitions;
+  const isSame = found.partitions.every((each) => each.reason === first?.reason);
+  return first && isSame ? first.reason_text : "see Explain for each partition";
+}
+
+/** Describes how long Spark's tasks would work, at the pace of the topic's last runs. */
+function describePace(found, runs) {
+  const known = runs.filter((run) => run.totals?.bytes_in > 0).map((run) => run.totals);
+  const bytes = known.reduce((sum, each) => sum + each.bytes_in, 0);
+  if (bytes === 0) return "How long it takes is not known: no run has shown the pace yet.";
+  const seconds = (found.totals.bytes_to_read / bytes) * known.reduce((sum, each) => sum + each.seconds, 0);
+  return `About ${formatSeconds(seconds)} of task time at the pace of its last runs, and what starting Airflow's tasks and Spark takes.`;
+}
+
 function openCompactDialog(topics) {
   const conf = { topics };
   const more = topics.length - MAXIMUM_NAMES_SHOWN;
@@ -124,6 +170,7 @@ function openCompactDialog(topics) {
         {},
         "Triggers a DAG run that compacts the partitions that are due now. It skips paused partitions, and topics that another run is compacting. After validation, one commit per topic makes the result visible to readers.",
       ),
+      topics.length === 1 ? createEstimate(topics[0]) : null,
       topics.length > 1
         ? h(
             "ul",
@@ -133,6 +180,7 @@ function openCompactDialog(topics) {
           )
         : null,
     ],
+    wide: topics.length === 1,
     confirmLabel: "Compact now",
     conf: () => conf,
     done: `Compacting ${what}`,

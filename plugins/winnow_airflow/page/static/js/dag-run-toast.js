@@ -2,12 +2,14 @@
 
 import { encodePathPart, fetchAirflowJson } from "./api.js";
 import { createAirflowLink } from "./components.js";
+import { buildDagRunPath, createOutcomeList, fetchOutcome } from "./dag-run-outcome.js";
 import { announceToScreenReader, h, updateChildren } from "./dom.js";
 import { createIcon } from "./icons.js";
 import { createDagRunBadge } from "./state-badges.js";
 
 const MINIMUM_POLL_MS = 1_500;
 const MAXIMUM_POLL_MS = 10_000;
+const MAXIMUM_OUTCOMES_SHOWN = 5;
 const ENDED = ["success", "failed"];
 
 function showToast(title) {
@@ -32,11 +34,6 @@ function showToast(title) {
   return { box, text };
 }
 
-/** Builds the path of a DAG run in Airflow's UI. */
-export function buildDagRunPath(dagId, runId) {
-  return `dags/${encodePathPart(dagId)}/runs/${encodePathPart(runId)}`;
-}
-
 /** Says what a DAG run waits for while none of its tasks is running; empty if it waits for nothing. */
 async function explainWait(run, state) {
   const path = `dags/${encodePathPart(run.dag_id)}/dagRuns/${encodePathPart(run.dag_run_id)}/taskInstances`;
@@ -54,11 +51,12 @@ async function explainWait(run, state) {
 /** Polls a DAG run until it ends, then calls ``onEnd(state)``. Dismissing the toast does not stop the polling. */
 export function pollDagRun(title, run, onEnd) {
   const { text } = showToast(title);
-  const show = (state, note = "") =>
+  const show = (state, note = "", outcome = null) =>
     updateChildren(
       text,
       createDagRunBadge(state),
       createAirflowLink(buildDagRunPath(run.dag_id, run.dag_run_id), "Open the DAG run"),
+      outcome,
       note ? h("p", { class: "quiet" }, note) : null,
     );
   show(run.state);
@@ -75,7 +73,11 @@ export function pollDagRun(title, run, onEnd) {
       const isWaiting = !ENDED.includes(state);
       // Without the right to see tasks or pools there is just the state.
       const reason = isWaiting ? await explainWait(run, state).catch(() => "") : "";
-      show(state, state === "failed" ? "See the logs of its failed tasks." : reason);
+      // A role that may not read XComs sees the state alone.
+      const outcome = isWaiting ? null : await fetchOutcome(run.dag_id, run.dag_run_id).catch(() => null);
+      const list = outcome && createOutcomeList(outcome, MAXIMUM_OUTCOMES_SHOWN);
+      show(state, state === "failed" && !list ? "See the logs of its failed tasks." : reason, list);
+      if (list) announceToScreenReader(`${title}: ${outcome.outcomes[0].text}`);
     } catch (error) {
       show(state, `${error.message} Retrying.`);
     }

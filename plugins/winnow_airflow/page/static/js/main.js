@@ -21,6 +21,7 @@ import { createTopicView } from "./views/topic/topic.js";
 import { createTopicsView } from "./views/topics/topics.js";
 
 const REFRESH_INTERVAL_MS = 30_000;
+const LOOK_INTERVAL_MS = 2_000;
 const SECTIONS = [
   ["overview", "Overview"],
   ["topics", "Topics"],
@@ -78,11 +79,22 @@ function showNotFound() {
   );
 }
 
-function refreshView() {
+function isInUse() {
   const typing = document.activeElement?.matches("input, textarea, select");
-  if (document.hidden || document.querySelector("dialog[open]") || typing || getSelection()?.toString()) return;
+  return document.hidden || document.querySelector("dialog[open]") || typing || getSelection()?.toString();
+}
+
+function refreshView() {
+  if (isInUse()) return;
   updateView();
   refreshAlertCount();
+}
+
+/** Refreshes a view at once that says that something moved; a view without such a question waits for the next refresh. */
+async function lookForChange() {
+  const { view } = shown;
+  if (view?.hasChanged && !document.hidden && (await view.hasChanged()) && shown.view === view && !isInUse())
+    updateView();
 }
 
 function renderHeader(first) {
@@ -184,6 +196,7 @@ async function startPage() {
   startRouter(showRoute);
   refreshAlertCount();
   setInterval(refreshView, REFRESH_INTERVAL_MS);
+  setInterval(lookForChange, LOOK_INTERVAL_MS);
 }
 
 startPage();

@@ -3,7 +3,7 @@
 import { fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createAge, createAirflowLink, createEmptyState, createLink } from "../components.js";
-import { buildDagRunPath } from "../dag-run-toast.js";
+import { buildDagRunPath } from "../dag-run-outcome.js";
 import { h, insertBreakPoints } from "../dom.js";
 import { EMPTY_VALUE, splitWords } from "../format.js";
 import { buildHash, setQuery } from "../router.js";

@@ -4,7 +4,7 @@ import { buildApiUrl, fetchJson } from "../api.js";
 import { createAsyncPanel } from "../async-panel.js";
 import { createAge, createAirflowLink, createEmptyState, createLink } from "../components.js";
 import { nameDag } from "../dag-ids.js";
-import { buildDagRunPath } from "../dag-run-toast.js";
+import { buildDagRunPath, createOutcomeList, fetchOutcome } from "../dag-run-outcome.js";
 import { h, insertBreakPoints } from "../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatSeconds, shortenId } from "../format.js";
 import { createIcon } from "../icons.js";
@@ -104,10 +104,17 @@ export function createRunsView({ dagId = "", dagRunId = "" } = {}) {
       size: Number(query.size) || DEFAULT_PAGE_SIZE,
     };
     list.load(
-      (signal) => fetchJson("runs", asked, signal),
-      (answer) => {
-        if (answer.total === 0) return createNoRuns(query, dagId, dagRunId);
+      (signal) =>
+        Promise.all([
+          fetchJson("runs", asked, signal),
+          // Only what somebody triggered leaves one; a role that may not read XComs sees none.
+          dagRunId ? fetchOutcome(dagId, dagRunId, signal).catch(() => null) : null,
+        ]),
+      ([answer, known]) => {
+        const outcome = known && createOutcomeList(known);
+        if (answer.total === 0) return outcome ?? createNoRuns(query, dagId, dagRunId);
         return [
+          outcome,
           createTable({ caption: heading, columns: buildRunColumns({ withDagRun: !dagRunId }), rows: answer.runs }),
           createPager(
             answer,

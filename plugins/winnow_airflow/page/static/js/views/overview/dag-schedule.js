@@ -3,7 +3,7 @@
 import { encodePathPart, fetchAirflowJson, getServerTimeMs } from "../../api.js";
 import { createAirflowLink, createInstant } from "../../components.js";
 import { nameDag } from "../../dag-ids.js";
-import { buildDagRunPath } from "../../dag-run-toast.js";
+import { buildDagRunPath } from "../../dag-run-outcome.js";
 import { h, updateChildren } from "../../dom.js";
 import { formatCount, formatDeadline } from "../../format.js";
 import { createDagRunBadge } from "../../state-badges.js";

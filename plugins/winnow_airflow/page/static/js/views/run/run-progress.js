@@ -9,7 +9,7 @@ import {
   createFigure,
   createSection,
 } from "../../components.js";
-import { buildDagRunPath } from "../../dag-run-toast.js";
+import { buildDagRunPath } from "../../dag-run-outcome.js";
 import { h } from "../../dom.js";
 import {
   EMPTY_VALUE,

@@ -14,7 +14,7 @@ import {
   createLink,
   createSection,
 } from "../../components.js";
-import { buildDagRunPath } from "../../dag-run-toast.js";
+import { buildDagRunPath } from "../../dag-run-outcome.js";
 import { h } from "../../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatDuration, formatPercent, formatSeconds } from "../../format.js";
 import { createIcon } from "../../icons.js";

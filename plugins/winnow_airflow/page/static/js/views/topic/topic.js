@@ -18,7 +18,7 @@ import { nameDag } from "../../dag-ids.js";
 import { h, updateChildren } from "../../dom.js";
 import { formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
 import { buildHash } from "../../router.js";
-import { createRunBadge, createStateBadge } from "../../state-badges.js";
+import { createRunBadge, createStateBadge, isRunning } from "../../state-badges.js";
 import { findNextRun } from "../next-run.js";
 import { FIRST_TAB, TOPIC_TABS } from "./topic-tabs.js";
 
@@ -38,6 +38,7 @@ export function createTopicView(name) {
     rest,
   );
   let shown = { name: null, tab: null };
+  let latest = null;
 
   function showTab(wanted) {
     if (wanted === shown.name) return;
@@ -75,21 +76,33 @@ export function createTopicView(name) {
     return shown.tab?.update(query);
   }
 
+  /** Asks whether a run of the topic began, moved or ended since the last question. */
+  async function hasChanged() {
+    const answer = await fetchJson(`${path}/runs`, { size: 1 }).catch(() => null);
+    if (answer === null) return false;
+    const [run] = answer.runs;
+    const seen = run ? `${run.plan_id} ${run.status} ${run.updated_at_ms}` : "none";
+    const isNew = latest !== null && latest !== seen;
+    latest = seen;
+    return isNew;
+  }
+
   const stop = () => {
     head.stop();
     shown.tab?.stop();
   };
-  return { element, update, title: name, stop };
+  return { element, update, title: name, stop, hasChanged };
 }
 
 function createHeader(row, next) {
   const marked = row.partition_states.uncleanable;
   const paused = row.partition_states.paused;
+  const isAtWork = row.last_run !== null && isRunning(row.last_run.status);
   return [
     h(
       "div",
       { class: "title-row" },
-      h("h1", {}, row.topic, " ", createStateBadge(row.state)),
+      h("h1", {}, row.topic, " ", isAtWork ? createRunBadge(row.last_run.status) : createStateBadge(row.state)),
       h(
         "div",
         { class: "row" },
