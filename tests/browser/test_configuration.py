@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
@@ -40,6 +43,47 @@ def test_a_configuration_is_edited_reviewed_and_sent_with_what_was_seen(look: Op
     assert (conf["action"], conf["topic"], conf["reason"]) == ("alter", "orders", "smaller deadline")
     # The editor is left, and shows what is in force until the run has ended.
     expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
+
+
+def test_a_wrong_value_is_marked_in_its_field_at_once_and_units_become_kafkas_numbers(look: Open) -> None:
+    """By the server's own rules; nothing can be reviewed until it is corrected."""
+    seen = look("small")
+    page = seen.at("#/topics/orders/configuration")
+    page.get_by_role("button", name="Edit configuration").click()
+    field = page.get_by_label("retention.ms", exact=True)
+    review = page.get_by_role("button", name="Review changes")
+    field.fill("2 days")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile("Not a number of type LONG"))
+    expect(review).to_have_attribute("aria-disabled", "true")
+    expect(review).to_have_attribute("data-tip", "Correct retention.ms first")
+    seen.picture("configuration-invalid", whole=False)
+    field.fill("2d")
+    expect(field).to_have_attribute("aria-invalid", "false")
+    expect(review).not_to_have_attribute("aria-disabled", "true")
+    review.click()
+    dialog = page.get_by_role("dialog", name="Change the configuration of orders?")
+    dialog.get_by_text("Request to Airflow").click()
+    expect(dialog.locator("pre")).to_contain_text('"retention.ms": "172800000"')
+
+
+@pytest.mark.parametrize("width", [768, 1440])
+def test_the_bar_of_the_editor_and_a_field_with_the_focus_stay_in_sight(look: Open, width: int) -> None:
+    """Below the page's header, however far one scrolls and in whatever direction one goes through the fields."""
+    seen = look("small", width=width)
+    page = seen.at("#/topics/orders/configuration")
+    page.get_by_role("button", name="Edit configuration").click()
+    page.get_by_label("winnow.tags").focus()
+    for _ in range(12):
+        page.keyboard.press("Shift+Tab")
+    bar, edit, field = (page.locator(selector).bounding_box() for selector in ("#bar", ".edit-bar", ".key-row :focus"))
+    assert bar is not None
+    assert edit is not None
+    assert field is not None
+    assert page.evaluate("scrollY") > 0
+    assert edit["y"] >= bar["y"] + bar["height"] - 1
+    assert field["y"] >= edit["y"] + edit["height"]
+    seen.picture(f"configuration-scrolled-{width}", whole=False)
 
 
 def test_a_change_at_kafka_that_waits_is_accepted_with_the_value_that_was_seen(look: Open) -> None:

@@ -135,4 +135,4 @@ def test_watch_answers_with_one_document(tmp_path: Path) -> None:
     assert winnow("assess").exit_code == 0
     answer = winnow("watch", "--json")
     assert answer.exit_code == 0
-    assert answer.document == {"topics": 1, "told": {"deadline_missed": 1}, "delivered": 0, "problems": []}
+    assert answer.document == {"topics": 1, "told": {"deadline_missed": 1}, "delivered": 0, "problems": [], "known": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.page.sample_rows import DAY_MS, HOUR_MS, put, put_marks, put_run, rec
 from winnow.clock import read_wall_clock_ms
 from winnow.store import RunState, Store
 from winnow.store.assessments import AssessedTopic
+from winnow.store.run_progress import PlanProgress, SparkJob
 from winnow.store.segment_checks import FileCheck
 from winnow.store.table_health import SizeClass, TableHealth, TopicSweep
 
@@ -30,6 +32,7 @@ def test_overview_of_an_empty_lake_has_zeros_and_no_rows(viewer: Visitor) -> Non
         "files": 0,
         "size_bytes": 0,
         "reclaimable_bytes": None,
+        "topics_unestimated": 0,
         "waiting_bytes": 0,
         "saved_bytes": 0,
         "assessed_at_ms": None,
@@ -54,6 +57,7 @@ def test_overview_sums_up_topics_and_counts_their_states(viewer: Visitor, home_s
         "files": 6,
         "size_bytes": 1_500,
         "reclaimable_bytes": 100,
+        "topics_unestimated": 1,
         "waiting_bytes": 14,
         "saved_bytes": 3_083,
         "assessed_at_ms": now_ms - 7,
@@ -124,7 +128,38 @@ def test_longest_and_most_expensive_runs_of_thirty_days(viewer: Visitor, home_st
         "bytes_saved": 3_083,
         "task_seconds": 1.5,
         "cpu_seconds": None,
+        "runs": 1,
     }
+
+
+def test_runs_of_one_spark_application_are_one_of_the_longest(viewer: Visitor, home_store: Store, now_ms: int) -> None:
+    """Twenty topics that waited for one another are not twenty slow ones; what each cost stays apart."""
+    for job, topics in (("job-1", ("orders", "clicks", "users")), ("job-2", ("devices",))):
+        for number, topic in enumerate(topics):
+            plan_id = f"{job}-{topic}"
+            home_store.runs.open(
+                plan_id, topic, as_of_ms=0, plan_uri="/p", now_ms=now_ms - 10_000 - number, attempt=f"{job}-a"
+            )
+            home_store.projection.record_publication(receipt(plan_id, topic, finished_at_ms=now_ms), {}, [], now_ms)
+        failed = SparkJob(f"{job}-0", f"{job}-b", "h:1", now_ms, now_ms, 1, 1)
+        plans = [PlanProgress(f"{job}-{topic}", topic, 1, 1) for topic in topics]
+        home_store.job_progress.record(failed, plans[:1])
+        home_store.job_progress.record(replace(failed, job_id=f"{job}-1", attempt=f"{job}-a"), plans)
+    seen = viewer.json("api/overview")
+    assert [(each["topic"], each["runs"]) for each in seen["longest"]] == [("users", 3), ("devices", 1)]
+    assert len(seen["dearest"]) == 4
+
+
+def test_a_failed_run_after_which_its_topic_was_published_needs_no_attention(
+    viewer: Visitor, home_store: Store, now_ms: int
+) -> None:
+    """The next run of the topic has put it right; that of another topic has not."""
+    for topic in ("orders", "clicks"):
+        put_run(home_store, f"bad-{topic}", topic, at_ms=now_ms - 10, state=RunState.BROKEN)
+    put_run(home_store, "before", "clicks", at_ms=now_ms - 20, published=True)
+    assert viewer.json("api/overview")["runs_failed"] == {"broken": 2}
+    put_run(home_store, "good", "orders", at_ms=now_ms - 5, published=True)
+    assert viewer.json("api/overview")["runs_failed"] == {"broken": 1}
 
 
 def test_trends_have_a_row_for_each_sample_and_for_each_day(viewer: Visitor, home_store: Store, now_ms: int) -> None:
@@ -133,11 +168,12 @@ def test_trends_have_a_row_for_each_sample_and_for_each_day(viewer: Visitor, hom
     done = receipt("plan-1", finished_at_ms=now_ms)
     home_store.projection.record_publication(done, {}, [], now_ms)
     seen = viewer.json("api/topics/orders/trends", days=7)
-    rows = [(each["size_bytes"], each["appended"], each["appended_ms"]) for each in seen["samples"]]
-    assert rows == [(100, None, None), (250, 15, HOUR_MS), (200, 0, 2 * HOUR_MS)]
+    assert [each["size_bytes"] for each in seen["samples"]] == [100, 250, 200]
+    assert sum(day["records_appended"] or 0 for day in seen["days"]) == 15, "a smaller log end appends nothing"
     assert "end_offsets" not in seen["samples"][0]
     assert len(seen["days"]) == 7
-    assert seen["days"][-1] == {
+    assert {**seen["days"][-1], "records_appended": None} == {
+        "records_appended": None,
         "day_ms": now_ms // DAY_MS * DAY_MS,
         "runs": 1,
         "records_removed": 65,
@@ -158,6 +194,24 @@ def test_a_year_of_trends_has_at_most_four_hundred_samples(viewer: Visitor, home
         put(home_store, recorded_at_ms=now_ms - (14 * 24 - ago) * HOUR_MS)
     assert len(viewer.json("api/topics/orders/trends", days=366)["samples"]) < 20
     assert 300 < len(viewer.json("api/topics/orders/trends", days=14)["samples"]) <= 400
+
+
+def test_records_ingested_a_day_do_not_depend_on_the_minute_of_the_look(
+    viewer: Visitor, home_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Days are summed up before samples are left out of the chart: 100 an hour are 2,400 on each whole day."""
+    from winnow_airflow.page.app import app
+
+    today_ms = 1_760_000_000_000 // DAY_MS * DAY_MS
+    start_ms = today_ms - 10 * DAY_MS
+    for hour in range(10 * 24 + 12):
+        put(home_store, recorded_at_ms=start_ms + hour * HOUR_MS + 59 * 60_000, end_offsets=100 * hour)
+    for minutes in (0, 1, 7, 13, 29, 44):
+        at_ms = today_ms + 12 * HOUR_MS + minutes * 60_000
+        monkeypatch.setitem(app.dependency_overrides, read_wall_clock_ms, lambda at_ms=at_ms: at_ms)
+        days = {day["day_ms"]: day for day in viewer.json("api/topics/orders/trends", days=366)["days"]}
+        found = [days[start_ms + number * DAY_MS]["records_appended"] for number in range(11)]
+        assert found == [2_300, *[2_400] * 9, 1_200]
 
 
 @pytest.mark.parametrize("days", [0, 367, "many"])

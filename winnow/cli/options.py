@@ -13,6 +13,7 @@ import typer
 from winnow.cli.command_errors import DEBUG_VARIABLE
 from winnow.cli.output import print_message
 from winnow.clock import format_duration, format_ms, parse_as_of
+from winnow.config.units import convert_unit
 from winnow.errors import UsageError
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def resolve_as_of(installation: Installation, as_of_ms: int | None) -> int:
 
 
 def parse_config(pairs: Sequence[str] | None) -> dict[str, str]:
-    """``KEY=VALUE`` arguments as a mapping; a value may hold further equals signs.
+    """``KEY=VALUE`` arguments as a mapping; a value may hold further equals signs, and have a unit.
 
     Raises:
         UsageError: one has no equals sign or no key, or a key is given twice.
@@ -190,5 +191,5 @@ def parse_config(pairs: Sequence[str] | None) -> dict[str, str]:
                 left="Nothing was changed.",
                 next="Give it once.",
             )
-        found[key] = value
+        found[key] = convert_unit(key, value)
     return found

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from winnow.config.topic import TopicConfig, list_entries
+from winnow.config.units import convert_units
 from winnow.errors import ConfigurationError, UsageError
 from winnow.log_reader.documents import Document, describe
 from winnow.log_reader.question import Answer, Parameters
@@ -32,15 +33,20 @@ def explain(installation: Installation, topic: str, parameters: Parameters) -> A
     found = explain_compaction(
         installation, topic, as_of_ms=installation.now_ms(), closes_active=parameters.flag("closes_active")
     )
-    return Answer(_describe_explanation(found))
+    return Answer(describe_explanation(found))
 
 
-def _describe_explanation(found: Explanation) -> Document:
+def describe_explanation(found: Explanation) -> Document:
+    """Describe what a run would do, and the totals of the partitions that it would take.
+
+    Totals of estimates are of the ``estimated_partitions``; None: no earlier run gives an estimate of any.
+    """
     eligible = [each for each in found.partitions if each.eligible]
     totals: dict[str, Any] = {name: sum(getattr(each, name) for each in eligible) for name in _SUMMED}
     for name in _ESTIMATED:
-        known = [getattr(each, name) for each in eligible]
-        totals[name] = None if None in known or not known else sum(known)
+        known = [value for each in eligible if (value := getattr(each, name)) is not None]
+        totals[name] = sum(known) if known or not eligible else None
+    totals["estimated_partitions"] = sum(each.reclaimed_bytes is not None for each in eligible)
     listed = sorted(found.partitions, key=lambda each: (not each.eligible, each.partition))
     return {
         **describe(found),
@@ -75,7 +81,7 @@ def preview(installation: Installation, topic: str, parameters: Parameters) -> A
     if not _is_map_of_texts(changes) or not _is_list_of_texts(deletions):
         raise UsageError("config must map names to texts, and reset must list names.")
     try:
-        found = preview_config(installation, topic, changes, deletions)
+        found = preview_config(installation, topic, convert_units(changes), deletions)
     except ConfigurationError as problem:
         return Answer({"topic": topic, "error": str(problem), "changes": [], "notices": []})
     as_of_ms = found.before.now_ms
@@ -84,8 +90,8 @@ def preview(installation: Installation, topic: str, parameters: Parameters) -> A
         "error": None,
         "changes": list(_list_changes(found.before.config, found.after.config)),
         "notices": list(found.notices),
-        "before": _describe_explanation(explain_view(installation, found.before, as_of_ms=as_of_ms)),
-        "after": _describe_explanation(explain_view(installation, found.after, as_of_ms=as_of_ms)),
+        "before": describe_explanation(explain_view(installation, found.before, as_of_ms=as_of_ms)),
+        "after": describe_explanation(explain_view(installation, found.after, as_of_ms=as_of_ms)),
     }
     return Answer(document)
 

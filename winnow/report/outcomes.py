@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from winnow.report.receipts import explain_reason, format_human_bytes
+from winnow.report.receipts import explain_reason, format_count, format_human_bytes
 from winnow.values.model import Reason
 from winnow.values.results import Receipt
 
@@ -20,7 +20,7 @@ def describe_idle_topic(reasons: Mapping[str, int], ratio: tuple[float, float] |
     clauses = [(_explain_idle(Reason(reason), ratio), count) for reason, count in found]
     if len(clauses) == 1:
         return f"Nothing was due: {clauses[0][0]}."
-    causes = [f"of {count:,} {'partition' if count == 1 else 'partitions'}, {clause}" for clause, count in clauses]
+    causes = [f"of {format_count(count, 'partition')}, {clause}" for clause, count in clauses]
     return f"Nothing was due: {'; '.join(causes)}."
 
 
@@ -35,7 +35,7 @@ def describe_removal(receipt: Receipt) -> str:
     parts = receipt.partitions
     removed = sum(p.records_superseded + p.tombstones_expired + p.records_keyless + p.records_retired for p in parts)
     freed_bytes = sum(p.bytes_in - p.bytes_out + p.bytes_retired for p in parts)
-    records = f"{removed:,} {'record' if removed == 1 else 'records'} removed"
+    records = f"{format_count(removed, 'record')} removed"
     if freed_bytes < 0:
         return f"{records}; the new files are {format_human_bytes(-freed_bytes)} larger."
     return f"{records}, {format_human_bytes(freed_bytes)} freed when the replaced files are swept."

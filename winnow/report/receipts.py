@@ -112,18 +112,19 @@ def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int
     found = [text]
     if tombstones:
         found.append(
-            f"Up to {_format_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: "
+            f"Up to {format_count(tombstones, 'tombstone')} expired before their delete horizon by the wall clock: "
             "readers who saw the deleted values may miss the deletes."
         )
     if offsets:
         found.append(
-            f"{_format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that "
+            f"{format_count(offsets, 'offset')} {'was' if offsets == 1 else 'were'} cleaned that "
             "min.compaction.lag.ms or the active segment would still exclude at present."
         )
     return found
 
 
-def _format_count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str) -> str:
+    """Format a number with its noun: ``1 topic``, ``2,000 topics``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -139,7 +140,7 @@ def _describe_cleaning(receipt: Receipt) -> list[str]:
     newly_cleaned = sum(max(0, p.next_first_dirty_offset - p.first_dirty_offset) for p in parts)
     found = [
         (
-            f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {_format_count(len(parts), 'partition')}, "
+            f"Compacted {receipt.topic} as of {format_ms(receipt.as_of_ms)}: {format_count(len(parts), 'partition')}, "
             f"{newly_cleaned:,} offsets newly cleaned."
         ),
         (
@@ -169,7 +170,7 @@ def _describe_retirement(receipt: Receipt) -> list[str]:
     size_bytes = sum(p.bytes_retired for p in receipt.partitions)
     if not records and not size_bytes:
         return []
-    return [f"Retention removed {_format_count(records, 'record')} ({format_human_bytes(size_bytes)}) from the log."]
+    return [f"Retention removed {format_count(records, 'record')} ({format_human_bytes(size_bytes)}) from the log."]
 
 
 def _list_notices(receipt: Receipt) -> list[str]:
@@ -180,19 +181,19 @@ def _list_notices(receipt: Receipt) -> list[str]:
     found = []
     if missing:
         found.append(
-            f"{_format_count(missing, 'record')} came without the version header, which loses against every version."
+            f"{format_count(missing, 'record')} came without the version header, which loses against every version."
         )
     if malformed:
         places = [f"{receipt.topic}-{p.partition} at {offset:,}" for p in parts for offset in p.malformed_offsets]
         listed = ", ".join(places[:MAXIMUM_PLACES])
         more = malformed - len(places[:MAXIMUM_PLACES])
         found.append(
-            f"{_format_count(malformed, 'record')} came with a version header that is not an 8-byte long and counts as "
+            f"{format_count(malformed, 'record')} came with a version header that is not an 8-byte long and counts as "
             f"missing{f': {listed}' if listed else ''}{f' and {more:,} more' if listed and more else ''}."
         )
     if elsewhere:
         found.append(
-            f"{_format_count(elsewhere, 'key')} would now go to another partition because partitions were added: an "
+            f"{format_count(elsewhere, 'key')} would now go to another partition because partitions were added: an "
             "older record of such a key may stay in its partition, beside a newer one in the other."
         )
     return found

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import case, exists, func, select
+from sqlalchemy.orm import Session, aliased
 
 from winnow.store import tables
 from winnow.store.database import StorePart
@@ -32,6 +32,8 @@ FAILED: Final = (RunState.INVALID, RunState.BROKEN, RunState.SPARK_FAILED, RunSt
 class LakeTotals:
     """Sums over all topics. ``reclaimable_bytes`` None: no run allows an estimate. ``waiting_bytes``: retired files.
 
+    ``topics_unestimated``: topics of which it is not known what is reclaimable, so that the sum is a lower bound.
+
     ``assessed_at_ms``: the oldest overview's; None: there is no topic.
     """
 
@@ -41,6 +43,7 @@ class LakeTotals:
     files: int
     size_bytes: int
     reclaimable_bytes: int | None
+    topics_unestimated: int
     waiting_bytes: int
     saved_bytes: int
     assessed_at_ms: int | None
@@ -64,8 +67,8 @@ class LakeSummary:
     """The lake at one instant. ``topic_states``, ``partition_states``: how many are in each state.
 
     ``next``: the topics with the nearest deadlines. ``runs_failed``: runs by state, of those that failed since the time
-    that was asked for. ``runs_working``: the ones with the latest activity first. ``damaged_files``: files in which a
-    scrub found damage.
+    that was asked for and after which no run of their topic was published. ``runs_working``: the ones with the latest
+    activity first. ``damaged_files``: files in which a scrub found damage.
     """
 
     totals: LakeTotals
@@ -86,9 +89,16 @@ class LakeSummaries(StorePart):
         run, check = tables.RunTable, SegmentCheck
         working = run.status.in_([state.value for state in WORKING])
         newest = select(run).where(working).order_by(run.updated_at_ms.desc(), run.plan_id).limit(limit)
+        later = aliased(run)
+        is_recovered = exists().where(
+            later.topic == run.topic,
+            later.status == RunState.PUBLISHED.value,
+            later.updated_at_ms > run.updated_at_ms,
+        )
         failed = (
             select(run.status, func.count())
             .where(run.status.in_([state.value for state in FAILED]), run.updated_at_ms >= failed_since_ms)
+            .where(~is_recovered)
             .group_by(run.status)
         )
         with self._database.reading() as session:
@@ -111,10 +121,13 @@ class LakeSummaries(StorePart):
 
 def _sum_topics(session: Session) -> LakeTotals:
     total = sum_overviews(session)
-    oldest_ms = session.scalar(select(func.min(tables.TopicOverviewTable.recorded_at_ms)))
+    topic = tables.TopicOverviewTable
+    unestimated = select(func.count()).select_from(topic).where(topic.reclaimable_bytes.is_(None))
+    oldest_ms = session.scalar(select(func.min(topic.recorded_at_ms)))
     return LakeTotals(
         **{name: total[name] for name in ("topics", "partitions", "records", "files", "size_bytes")},
         reclaimable_bytes=total["reclaimable_bytes"],
+        topics_unestimated=session.scalar(unestimated) or 0,
         waiting_bytes=total["retired_bytes"],
         saved_bytes=sum_saved_bytes(session),
         assessed_at_ms=oldest_ms,

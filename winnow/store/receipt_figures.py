@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Index, func, select
+from sqlalchemy import ColumnElement, Index, ScalarSelect, func, select
 from sqlalchemy.orm import Session
 
 from winnow.clock import DAY_MS
 from winnow.store import tables
 from winnow.store.database import StorePart
+from winnow.store.run_progress import SparkJobPlan, SparkJobTable
 from winnow.values.results import Receipt
 
 
@@ -42,7 +43,10 @@ class DayFigures:
 
 @dataclass(frozen=True, slots=True)
 class RankedRun:
-    """One published run. ``duration_ms``: from planning to publishing, waits included; None: it is not known."""
+    """One published run. ``duration_ms``: from planning to publishing, waits included; None: it is not known.
+
+    ``runs``: of the same Spark application, where one stands for all of them; else 1.
+    """
 
     plan_id: str
     topic: str
@@ -53,6 +57,7 @@ class RankedRun:
     bytes_saved: int
     task_seconds: float
     cpu_seconds: float | None
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +149,47 @@ class ReceiptFigures(StorePart):
             return sum_saved_bytes(session, topic)
 
     def list_ranked(self, rank: RunRank, since_ms: int, limit: int) -> list[RankedRun]:
-        """List the runs published since ``since_ms`` that took the most, by ``rank``."""
+        """List the runs published since ``since_ms`` that took the most, by ``rank``.
+
+        The runs of one Spark application take the same time, so that the longest of them stands for all.
+        """
         run = tables.RunTable
         duration_ms = _ROW.finished_at_ms - run.opened_at_ms
+        application = _ROW.plan_id if rank is RunRank.DEAREST else func.coalesce(_select_job_id(), _ROW.plan_id)
         key: dict[RunRank, ColumnElement[Any]] = {
             RunRank.LONGEST: func.coalesce(duration_ms, -1),
             RunRank.DEAREST: func.coalesce(_ROW.cpu_seconds, _ROW.seconds),
         }
-        statement = (
+        worst = (key[rank].desc(), _ROW.finished_at_ms.desc(), _ROW.plan_id)
+        ranked = (
             select(
-                *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, duration_ms, _ROW.partitions, _ROW.bytes_in, _SAVED),
-                *(_ROW.seconds, _ROW.cpu_seconds),
+                *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, duration_ms.label("duration_ms"), _ROW.partitions),
+                *(_ROW.bytes_in, _SAVED.label("bytes_saved"), _ROW.seconds, _ROW.cpu_seconds),
+                func.count().over(partition_by=application).label("runs"),
+                func.row_number().over(partition_by=application, order_by=worst).label("place"),
+                key[rank].label("key"),
             )
             .outerjoin(run, run.plan_id == _ROW.plan_id)
             .where(_ROW.finished_at_ms >= since_ms)
-            .order_by(key[rank].desc(), _ROW.finished_at_ms.desc(), _ROW.plan_id)
-            .limit(limit)
+            .subquery()
         )
+        *shown, place, by = ranked.c
+        order = (by.desc(), ranked.c.finished_at_ms.desc(), ranked.c.plan_id)
+        statement = select(*shown).where(place == 1).order_by(*order).limit(limit)
         with self._database.reading() as session:
             return [RankedRun(*figures) for figures in session.execute(statement)]
+
+
+def _select_job_id() -> ScalarSelect[str | None]:
+    """Select the Spark application that wrote what the run of a receipt published."""
+    plan, job, run = SparkJobPlan, SparkJobTable, tables.RunTable
+    return (
+        select(func.max(plan.job_id))
+        .join(job, job.job_id == plan.job_id)
+        .where(plan.plan_id == _ROW.plan_id, job.attempt == run.attempt)
+        .correlate(_ROW, run)
+        .scalar_subquery()
+    )
 
 
 def _make_day(row: tuple[Any, ...]) -> DayFigures:

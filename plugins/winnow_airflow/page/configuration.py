@@ -7,10 +7,11 @@ from typing import Annotated
 from fastapi import APIRouter
 from pydantic import Field
 
-from winnow.config.definitions import DEFINITIONS, Definition
+from winnow.config.definitions import BY_NAME, DEFINITIONS, Definition
 from winnow.config.names import validate_topic_name
-from winnow.config.topic import TopicConfig
-from winnow.config.values import OneOf, ValueType
+from winnow.config.topic import TopicConfig, make_unknown_key_error
+from winnow.config.units import convert_unit, convert_units
+from winnow.config.values import OneOf, ValueType, parse_value
 from winnow.errors import ConfigurationError
 from winnow_airflow.page.access import may_view, own_request, require_right_to
 from winnow_airflow.page.dependencies import InstallationDep
@@ -31,6 +32,12 @@ class WantedTopic(RequestBody):
     config: Values = Field(default={}, max_length=MAXIMUM_KEYS)
 
 
+class WantedValues(RequestBody):
+    """Values that somebody types."""
+
+    config: Values = Field(default={}, max_length=MAXIMUM_KEYS)
+
+
 @router.get("")
 def list_keys(installation: InstallationDep) -> Document:
     """Return every key with its type, its valid values and its default on this installation."""
@@ -47,12 +54,29 @@ def check_topic(installation: InstallationDep, wanted: WantedTopic) -> Document:
     """Check name and configuration of a topic that does not exist yet. ``error`` None: both are valid."""
     try:
         validate_topic_name(wanted.topic)
-        TopicConfig.parse(wanted.config, installation.settings.topic_defaults)
+        TopicConfig.parse(convert_units(wanted.config), installation.settings.topic_defaults)
     except ConfigurationError as problem:
         return {"error": str(problem)}
     if installation.store.overview.find_recorded(wanted.topic) is not None:
         return {"error": f"Topic {wanted.topic} exists already."}
     return {"error": None}
+
+
+@router.post("/values", dependencies=[own_request, require_right_to("configure")])
+def check_values(wanted: WantedValues) -> Document:
+    """Check each value by itself. ``value``: in Kafka's unit; ``error`` None: it is valid."""
+    return {"values": {name: _check_value(name, convert_unit(name, text)) for name, text in wanted.config.items()}}
+
+
+def _check_value(name: str, text: str) -> Document:
+    try:
+        definition = BY_NAME.get(name)
+        if definition is None:
+            raise make_unknown_key_error(name)
+        parse_value(name, text, definition.kind, definition.validator)
+    except ConfigurationError as problem:
+        return {"value": text, "error": str(problem)}
+    return {"value": text, "error": None}
 
 
 def _describe_key(definition: Definition, default: str | None) -> Document:

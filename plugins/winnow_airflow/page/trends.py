@@ -64,15 +64,19 @@ def _build_not_found(topic: str) -> HTTPException:
 
 def _describe_trends(installation: ShownInstallation, now_ms: int, days: int, topic: str) -> Document:
     since_ms = (now_ms // DAY_MS - days + 1) * DAY_MS
-    samples = _thin(installation.store.samples.list_samples(topic, since_ms), (now_ms - since_ms) // MAXIMUM_SAMPLES)
+    samples = installation.store.samples.list_samples(topic, since_ms)
+    appended = _sum_appended_by_day(samples, since_ms)
     figures = installation.store.receipt_figures.sum_by_day(since_ms, topic or None)
     found = {day.day_ms: day for day in figures}
     empty = (0, 0, 0, 0, 0, 0.0, 0.0)
     return {
         "now_ms": now_ms,
         "since_ms": since_ms,
-        "samples": _describe_samples(samples, since_ms),
-        "days": [describe(found.get(at, DayFigures(at, *empty))) for at in range(since_ms, now_ms + 1, DAY_MS)],
+        "samples": _describe_samples(_thin(samples, (now_ms - since_ms) // MAXIMUM_SAMPLES), since_ms),
+        "days": [
+            {**describe(found.get(at, DayFigures(at, *empty))), "records_appended": appended.get(at)}
+            for at in range(since_ms, now_ms + 1, DAY_MS)
+        ],
     }
 
 
@@ -82,20 +86,24 @@ def _thin(samples: Sequence[Sample], distance_ms: int) -> list[Sample]:
     return [list(group)[-1] for _, group in groups]
 
 
-def _describe_samples(samples: Sequence[Sample], since_ms: int) -> list[Document]:
-    """Describe samples. ``appended``: offsets appended since the sample before; None: there is none before.
+def _sum_appended_by_day(samples: Sequence[Sample], since_ms: int) -> dict[int, int]:
+    """Sum up the offsets that were appended between one sample and the next, by the day (UTC) of the next.
 
-    The sample before ``since_ms`` is the state in which that time begins.
+    Of all samples, before any is left out for a chart. A day without a sample, or before the first one, is left out.
     """
-    rows: list[Document] = []
-    for number, each in enumerate(samples):
-        earlier = samples[number - 1] if number else None
-        rows.append(
-            {
-                **describe(each, without=("topic", "at_ms", "end_offsets")),
-                "at_ms": max(since_ms, each.recorded_at_ms),
-                "appended": None if earlier is None else max(0, each.end_offsets - earlier.end_offsets),
-                "appended_ms": None if earlier is None else each.recorded_at_ms - earlier.recorded_at_ms,
-            }
-        )
-    return rows
+    found: dict[int, int] = {}
+    for earlier, later in itertools.pairwise(samples):
+        day_ms = max(since_ms, later.recorded_at_ms // DAY_MS * DAY_MS)
+        found[day_ms] = found.get(day_ms, 0) + max(0, later.end_offsets - earlier.end_offsets)
+    return found
+
+
+def _describe_samples(samples: Sequence[Sample], since_ms: int) -> list[Document]:
+    """Describe samples. The one before ``since_ms`` is the state in which that time begins."""
+    return [
+        {
+            **describe(each, without=("topic", "at_ms", "end_offsets")),
+            "at_ms": max(since_ms, each.recorded_at_ms),
+        }
+        for each in samples
+    ]

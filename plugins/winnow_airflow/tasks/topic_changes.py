@@ -65,6 +65,9 @@ def change_topic(installation: Installation, change: TopicChange, *, is_first_tr
         ConfigurationError: a key or value is not valid. Nothing was changed.
         WinnowError: as the step's own function says; nothing was changed.
     """
+    from winnow.config.units import convert_units
+
+    change = {**change, "config": convert_units(change["config"])}
     steps = {
         CREATE: _create_topic,
         ALTER: _alter_configuration,

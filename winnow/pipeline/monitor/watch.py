@@ -26,6 +26,7 @@ from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
+from winnow.report.receipts import format_count
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
 from winnow.values.topic_state import ERASURE_PREFIX
@@ -52,7 +53,9 @@ _IDLE_REASONS = frozenset(
 
 @dataclass
 class WatchReport:
-    """The result of a watch: the number of topics checked, and of new messages by kind.
+    """The result of a watch: the number of topics looked at, of new messages by kind, and of topics that there are.
+
+    The assessments on record tell which topics are worth a look: with a deadline that is near or an alert that is open.
 
     The names of the fields are keys of the command's JSON.
     """
@@ -61,6 +64,7 @@ class WatchReport:
     told: dict[str, int] = field(default_factory=dict)
     delivered: int = 0
     problems: list[str] = field(default_factory=list)
+    known: int = 0
 
     def note(self, alert: object, kind: AlertKind) -> None:
         """Count ``alert`` if there is one."""
@@ -71,9 +75,11 @@ class WatchReport:
     def sentence(self) -> str:
         """The report as text for logs."""
         alerted = ", ".join(f"{count} {kind}" for kind, count in self.told.items()) or "nothing new"
-        late = f" {self.delivered} earlier message(s) were delivered." if self.delivered else ""
-        failed = f" {len(self.problems)} topic(s) could not be checked." if self.problems else ""
-        return f"Checked {self.topics} topic(s): {alerted}.{late}{failed}"
+        messages = format_count(self.delivered, "earlier message")
+        late = f" {messages} {'was' if self.delivered == 1 else 'were'} delivered." if self.delivered else ""
+        failed = f" {format_count(len(self.problems), 'topic')} could not be checked." if self.problems else ""
+        topics = format_count(self.known, "topic")
+        return f"Watched {topics}, {self.topics:,} of them near a deadline or with an alert: {alerted}.{late}{failed}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,7 @@ def watch_topics(installation: Installation) -> WatchReport:
     now_ms = installation.now_ms()
     watched.delivered = installation.alerts.deliver()
     known = set(installation.log.names())
+    watched.known = len(known)
     opened = _group_by_topic(installation.store.alerts.list_open())
     # A catalog without any topic is more likely the wrong one.
     for topic in sorted(opened.keys() - known if known else ()):

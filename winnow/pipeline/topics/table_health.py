@@ -15,14 +15,22 @@ SHARES: Final = (16, 4, 2, 1)
 """Size classes end at ``segment.bytes`` divided by these; files that are larger than ``segment.bytes`` come last."""
 
 SMALL_SHARE: Final = 2
-"""Files below ``segment.bytes`` divided by this count as small."""
+"""Files below ``segment.bytes`` divided by this count as small, where the partition has others."""
 
 
 def build_table_health(view: TopicView, *, recorded_at_ms: int) -> TableHealth:
     """Build the health of the table of the topic in ``view``."""
     segment_bytes = view.config.segment_bytes
-    sizes = [segment.size_bytes for log in view.partitions for segment in log.segments]
-    small = [size for size in sizes if size * SMALL_SHARE < segment_bytes]
+    by_partition = [[segment.size_bytes for segment in log.segments] for log in view.partitions]
+    sizes = [size for own_sizes in by_partition for size in own_sizes]
+    # The only file of a partition is as large as its log is: there is nothing to merge it with.
+    small = [
+        size
+        for own_sizes in by_partition
+        if len(own_sizes) > 1
+        for size in own_sizes
+        if size * SMALL_SHARE < segment_bytes
+    ]
     metadata, state = view.head.table.metadata, view.head.state
     return TableHealth(
         topic=view.log.topic,

@@ -53,6 +53,11 @@ export function formatInstant(ms) {
   return `${year}-${month}-${day} ${hour}:${minute}:${second} ${timeZoneName}`;
 }
 
+/** Formats an instant in that zone to the minute, without its year: 11-21 20:45. */
+export function formatShortInstant(ms) {
+  return formatInstant(ms).slice(5, 16);
+}
+
 /** Reads a time of that zone, as a field for date and time has it (2026-11-21T20:45); null if there is none. */
 export function parseInstant(text) {
   const wanted = Date.parse(`${text}Z`);

@@ -62,16 +62,18 @@ function drawTrends(answer, noun) {
       "Nothing has been recorded yet.",
       h("p", {}, "Each check, ingest and run records how large and how dirty the log is, once an hour."),
     );
+  // What was before the first sample is not known, and no zero.
+  const sinceMs = Math.max(answer.since_ms, Math.min(answer.samples[0].at_ms, answer.now_ms - DAY_MS));
   const line = (key, title, read, more) =>
     createLineChart({
       key: `trend-${key}`,
       title,
       points: answer.samples.map((sample) => ({ ms: sample.at_ms, value: read(sample) })),
-      sinceMs: answer.since_ms,
+      sinceMs,
       untilMs: answer.now_ms,
       ...more,
     });
-  const periods = joinDays(answer.days, sumAppendedByDay(answer));
+  const periods = joinDays(answer.days.filter((day) => day.day_ms + DAY_MS > sinceMs));
   return h(
     "div",
     { class: "plots" },
@@ -163,18 +165,8 @@ function createDayChart(key, title, periods, format, kinds, { base = 10, units }
   });
 }
 
-/** Sums what was appended by the UTC day in which it was seen. */
-function sumAppendedByDay(answer) {
-  const found = new Map();
-  for (const { at_ms: atMs, appended } of answer.samples) {
-    const dayMs = Math.floor(atMs / DAY_MS) * DAY_MS;
-    if (appended !== null) found.set(dayMs, (found.get(dayMs) ?? 0) + appended);
-  }
-  return found;
-}
-
 /** Joins days so that a chart has few enough bars to be read. */
-function joinDays(days, appended) {
+function joinDays(days) {
   const size = Math.ceil(days.length / MAXIMUM_BARS);
   const periods = [];
   for (let end = days.length; end > 0; end -= size) {
@@ -184,7 +176,7 @@ function joinDays(days, appended) {
     periods.unshift({
       day_ms: some[0].day_ms,
       days: size,
-      appended: some.reduce((total, day) => total + (appended.get(day.day_ms) ?? 0), 0),
+      appended: sum("records_appended"),
       ...Object.fromEntries(names.map((name) => [name, sum(name)])),
     });
   }

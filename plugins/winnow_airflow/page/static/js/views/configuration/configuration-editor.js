@@ -1,8 +1,11 @@
 // A form for topic configuration: one field per key, empty for the default.
 
+import { sendJson } from "../../api.js";
 import { createId, h, insertBreakPoints } from "../../dom.js";
 import { describeSetting } from "../../format.js";
 import { createIcon } from "../../icons.js";
+
+const CHECK_AFTER_MS = 250;
 
 /** Lists what a key of few values may be set to: [value, label]. */
 function listChoices(key) {
@@ -10,12 +13,21 @@ function listChoices(key) {
   return [...key.choices.map((each) => [each, each]), [key.choices.join(","), key.choices.join(" and ")], ["", "none"]];
 }
 
+function describeUnits(key) {
+  if (key.unit === "ms") return " Units: ms, s, min, h, d, w.";
+  return key.unit === "bytes" ? " Units: B, KiB, MiB, GiB, MB, GB." : "";
+}
+
 /**
  * Creates the form. ``keys``: as the server describes them; ``values``: what the topic sets. ``onChange(changes)`` is
- * called with ``{config, reset}`` after each edit.
+ * called with ``{config, reset}`` after each edit, and once the server has said of each value whether it is valid and
+ * what it is in Kafka's unit. ``getTrouble()`` says why the changes cannot be sent yet, empty: nothing hinders.
  */
 export function createConfigurationEditor(keys, values, onChange) {
   const edited = new Map();
+  const answers = new Map();
+  let timer = null;
+  let isPending = false;
   const isSet = (name) => Object.hasOwn(values, name);
 
   function getChanges() {
@@ -24,9 +36,37 @@ export function createConfigurationEditor(keys, values, onChange) {
     for (const [name, value] of edited) {
       if (value === null) {
         if (isSet(name)) reset.push(name);
-      } else if (!isSet(name) || values[name] !== value) config[name] = value;
+      } else {
+        const answer = answers.get(name);
+        const converted = answer?.text === value ? answer.value : value;
+        if (!isSet(name) || values[name] !== converted) config[name] = converted;
+      }
     }
     return { config, reset };
+  }
+
+  function getTrouble() {
+    const wrong = rows.filter((row) => row.hasError()).map((row) => row.key.name);
+    if (wrong.length) return `Correct ${wrong.join(", ")} first`;
+    return isPending ? "The values are being checked" : "";
+  }
+
+  function checkSoon() {
+    isPending = true;
+    clearTimeout(timer);
+    timer = setTimeout(check, CHECK_AFTER_MS);
+  }
+
+  async function check() {
+    const mine = timer;
+    const asked = Object.fromEntries([...edited].filter(([, value]) => value !== null));
+    // Without an answer the review, and the task after it, still check the values.
+    const found = await sendJson("POST", "configuration/values", { config: asked }).catch(() => ({ values: {} }));
+    if (mine !== timer) return;
+    isPending = false;
+    for (const [name, answer] of Object.entries(found.values)) answers.set(name, { ...answer, text: asked[name] });
+    for (const row of rows) row.showAnswer();
+    onChange(getChanges());
   }
 
   const rows = keys.map((key) => createRow(key));
@@ -48,6 +88,7 @@ export function createConfigurationEditor(keys, values, onChange) {
   function createRow(key) {
     const id = createId("key");
     const note = h("span", { class: "quiet" });
+    const trouble = h("p", { class: "field-error", id: `${id}-error`, hidden: true });
     const shownDefault = key.default === null ? "not set" : key.default || "empty";
     const input = key.choices ? createSelect(key, id, shownDefault) : createField(key, id, shownDefault);
     const read = () => {
@@ -57,21 +98,35 @@ export function createConfigurationEditor(keys, values, onChange) {
     const element = h("div", { class: "key-row", "data-config": key.name });
     const showNote = () => {
       const value = read();
-      note.textContent = describeSetting(key.name, value ?? key.default ?? "");
+      const answer = answers.get(key.name);
+      note.textContent = describeSetting(
+        key.name,
+        (answer?.text === value ? answer.value : value) ?? key.default ?? "",
+      );
       element.classList.toggle("is-edited", value !== (isSet(key.name) ? values[key.name] : null));
+    };
+    const hasError = () => answers.get(key.name)?.text === read() && Boolean(answers.get(key.name)?.error);
+    const showAnswer = () => {
+      const isWrong = hasError();
+      trouble.hidden = !isWrong;
+      trouble.textContent = isWrong ? answers.get(key.name).error : "";
+      input.setAttribute("aria-invalid", String(isWrong));
+      showNote();
     };
     input.addEventListener("input", () => {
       edited.set(key.name, read());
-      showNote();
+      showAnswer();
+      checkSoon();
       onChange(getChanges());
     });
     element.append(
       h("label", { for: id }, h("code", {}, insertBreakPoints(key.name))),
       h("div", { class: "key-value" }, input, note),
-      h("p", { class: "quiet", id: `${id}-hint` }, key.sentence, ` Default: ${shownDefault}.`),
+      trouble,
+      h("p", { class: "quiet", id: `${id}-hint` }, key.sentence, ` Default: ${shownDefault}.`, describeUnits(key)),
     );
     showNote();
-    return { element, key };
+    return { element, key, hasError, showAnswer };
   }
 
   function createSelect(key, id, shownDefault) {
@@ -93,8 +148,7 @@ export function createConfigurationEditor(keys, values, onChange) {
       placeholder: shownDefault,
       autocomplete: "off",
       spellcheck: "false",
-      inputmode: ["INT", "LONG", "DOUBLE"].includes(key.type) ? "decimal" : null,
-      "aria-describedby": `${id}-hint`,
+      "aria-describedby": `${id}-hint ${id}-error`,
       "data-key": `config-${key.name}`,
     });
   }
@@ -107,5 +161,6 @@ export function createConfigurationEditor(keys, values, onChange) {
       rows.map(({ element }) => element),
     ),
     getChanges,
+    getTrouble,
   };
 }

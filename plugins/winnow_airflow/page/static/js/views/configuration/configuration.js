@@ -46,7 +46,7 @@ export function createConfigurationTab(topic) {
         createTopicChangeButton("Review changes", topic, {
           key: "review",
           kind: "solid",
-          disabledReason: count ? "" : "Change a value first",
+          disabledReason: count ? editor.getTrouble() : "Change a value first",
           onPress: () => openReviewDialog(topic, found.values, editor.getChanges(), leaveEditor),
         }),
       );

@@ -118,12 +118,20 @@ function createTotals({ totals }) {
     createFigure("Live bytes", formatBytes(totals.size_bytes), formatCountWithNoun(totals.files, "file")),
     createFigure(
       "Reclaimable",
-      totals.reclaimable_bytes === null ? "not known yet" : formatBytes(totals.reclaimable_bytes),
-      "if all were compacted now",
+      describeReclaimable(totals),
+      totals.topics_unestimated && totals.reclaimable_bytes !== null
+        ? `not known yet of ${formatCountWithNoun(totals.topics_unestimated, "topic")}`
+        : "if all were compacted now",
     ),
     createFigure("Waiting for the sweep", formatBytes(totals.waiting_bytes), "of replaced files"),
     createFigure("Saved so far", formatBytes(totals.saved_bytes), "by all runs"),
   );
+}
+
+/** Describes what is reclaimable: a lower bound while it is not known of every topic. */
+function describeReclaimable(totals) {
+  if (totals.reclaimable_bytes === null) return "not known yet";
+  return `${totals.topics_unestimated ? "at least " : ""}${formatBytes(totals.reclaimable_bytes)}`;
 }
 
 /** Lists what is wrong, the worst first: {shape, text, href, detail}. */
@@ -373,7 +381,18 @@ function createRankedTable(caption, rows, figure) {
     caption,
     rows,
     columns: [
-      { key: "topic", label: "Topic", heads: true, width: "is-name", cell: createRunLink },
+      {
+        key: "topic",
+        label: "Topic",
+        heads: true,
+        width: "is-name",
+        cell: (row) => [
+          createRunLink(row),
+          row.runs > 1
+            ? h("small", { class: "quiet" }, ` and ${formatCountWithNoun(row.runs - 1, "more topic")}`)
+            : null,
+        ],
+      },
       columns[figure],
       { key: "bytes", label: "Bytes read", align: "right", cell: (row) => formatBytes(row.bytes_in) },
       { key: "saved", label: "Saved", align: "right", cell: (row) => formatBytes(row.bytes_saved) },

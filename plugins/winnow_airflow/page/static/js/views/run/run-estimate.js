@@ -20,6 +20,8 @@ function formatRange(low, high) {
 /** Creates the figures of an explanation. */
 export function createEstimateFigures(found) {
   const { totals } = found;
+  // Some partitions had a run and others none: what is known of those is a lower bound of all.
+  const about = totals.estimated_partitions < found.eligible_total ? "at least" : "≈";
   return h(
     "dl",
     { class: "figures" },
@@ -31,12 +33,12 @@ export function createEstimateFigures(found) {
     createFigure("It would read", formatBytes(totals.bytes_to_read), formatCountWithNoun(totals.records, "record")),
     createFigure(
       "It would keep",
-      totals.expected_records_kept === null ? EMPTY_VALUE : `≈ ${formatCount(totals.expected_records_kept)}`,
+      totals.expected_records_kept === null ? EMPTY_VALUE : `${about} ${formatCount(totals.expected_records_kept)}`,
       `${formatRange(totals.at_least_records_kept, totals.at_most_records_kept)} for certain`,
     ),
     createFigure(
       "It would free",
-      totals.reclaimed_bytes === null ? EMPTY_VALUE : `≈ ${formatBytes(totals.reclaimed_bytes)}`,
+      totals.reclaimed_bytes === null ? EMPTY_VALUE : `${about} ${formatBytes(totals.reclaimed_bytes)}`,
       totals.reclaimed_bytes === null ? "unknown before the first run" : "estimated from earlier runs",
     ),
     createFigure(

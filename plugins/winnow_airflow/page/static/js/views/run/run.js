@@ -95,7 +95,7 @@ function drawRun(row, refresh) {
       { id: "verdicts", note: "Great Expectations validates the new data files before the commit" },
       row.verdicts.length
         ? createVerdictTable(row.verdicts, { withRun: false, caption: "Validation results of this run" })
-        : createEmptyState("Nothing was validated."),
+        : createEmptyState(isRunning(row.status) ? "Not validated yet." : "Nothing was validated."),
     ),
     createSection("Links and details", { id: "where" }, createEvidence(row)),
   ];

@@ -5,7 +5,10 @@ import { h } from "../../dom.js";
 import { formatBytes, formatCount, formatShortCount, formatShortDay } from "../../format.js";
 import { buildHash } from "../../router.js";
 import { hasFailed } from "../../state-badges.js";
-import { formatInstant } from "../../time-zone.js";
+import { formatInstant, formatShortInstant } from "../../time-zone.js";
+
+const DAY_MS = 86_400_000;
+const TIME_LABEL_ROOM_PX = 96;
 
 const RECORDS = [
   ["records_kept", "kept", "Kept"],
@@ -17,9 +20,12 @@ const RECORDS = [
 /** Creates two charts of the same runs, the newest at the right. */
 export function createHistoryCharts(newestFirst) {
   const rows = newestFirst.filter((row) => row.totals || hasFailed(row.status)).reverse();
+  const isWithinDays = rows.length > 1 && rows.at(-1).updated_at_ms - rows[0].updated_at_ms < rows.length * DAY_MS;
+  const labelTime = isWithinDays ? formatShortInstant : formatShortDay;
+  const labelRoom = isWithinDays ? TIME_LABEL_ROOM_PX : undefined;
   const column = (row, stacks, values) => ({
     key: `plot-${row.plan_id}-${values.length}`,
-    label: formatShortDay(row.updated_at_ms),
+    label: labelTime(row.updated_at_ms),
     stacks: row.totals ? stacks : [[]],
     mark: !row.totals,
     href: buildHash(["runs", row.plan_id]),
@@ -39,6 +45,7 @@ export function createHistoryCharts(newestFirst) {
     { class: "plots" },
     createBarChart({
       title: "Bytes before and after",
+      labelRoom,
       format: formatBytes,
       base: 1024,
       legend: [
@@ -58,6 +65,7 @@ export function createHistoryCharts(newestFirst) {
     }),
     createBarChart({
       title: "Records by outcome",
+      labelRoom,
       format: formatShortCount,
       legend: RECORDS.map(([, kind, label]) => [kind, label]),
       columns: rows.map((row) =>
