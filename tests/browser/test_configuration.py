@@ -57,6 +57,7 @@ def test_a_wrong_value_is_marked_in_its_field_at_once_and_units_become_kafkas_nu
     expect(field).to_have_accessible_description(re.compile("Not a number of type LONG"))
     expect(review).to_have_attribute("aria-disabled", "true")
     expect(review).to_have_attribute("data-tip", "Correct retention.ms first")
+    page.mouse.wheel(0, 300)
     seen.picture("configuration-invalid", whole=False)
     field.fill("2d")
     expect(field).to_have_attribute("aria-invalid", "false")

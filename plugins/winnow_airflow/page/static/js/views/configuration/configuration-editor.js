@@ -122,8 +122,8 @@ export function createConfigurationEditor(keys, values, onChange) {
     element.append(
       h("label", { for: id }, h("code", {}, insertBreakPoints(key.name))),
       h("div", { class: "key-value" }, input, note),
-      trouble,
       h("p", { class: "quiet", id: `${id}-hint` }, key.sentence, ` Default: ${shownDefault}.`, describeUnits(key)),
+      trouble,
     );
     showNote();
     return { element, key, hasError, showAnswer };
