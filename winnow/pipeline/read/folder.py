@@ -1,0 +1,164 @@
+"""Writes what a command reads into a folder of Parquet files, in this process or on Spark; all files appear at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NoReturn
+
+from winnow.engine.events import PlanFailure
+from winnow.engine.read_parts import collect_read_results, run_read_part
+from winnow.engine.read_plans import ReadFile, ReadPlan, ReadResult
+from winnow.errors import DamagedSegmentError, RunAgainError, UsageError, make_error
+from winnow.files import disk_sync, storage
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.spark.plan_job import run_plan_job
+
+JOB_NAME: Final = "read"
+"""The program, below jobs/, that writes files; its files lie below the folder of this name in the staging area."""
+NOTHING_WRITTEN: Final = "Nothing was written."
+COPY_BYTES: Final = 8 << 20
+"""Bytes copied at a time from an object store."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFolder:
+    """What was written: rows and files."""
+
+    rows: int
+    files: int
+
+
+def write_folder(
+    installation: Installation, log: TopicLog, plan: ReadPlan, target: Path, engine: str | None = None
+) -> WrittenFolder:
+    """Write the files of ``plan`` into the empty folder ``target``.
+
+    They are written where nobody reads; then the folder that holds them all takes the place of the empty one, which
+    keeps its rights. ``engine``: ``local`` or ``spark``; None: by the size of what is read
+    (``read.spark_from_bytes``).
+
+    Raises:
+        UsageError: the folder is not empty any more.
+        RunAgainError: a segment was swept meanwhile.
+        DamagedSegmentError: a segment is missing or cannot be read.
+        ConfigurationError, ServiceError: of Spark, an object store or the disk.
+        OSError: the folder cannot be written or replaced.
+    """
+    place = target.resolve()
+    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    draft.mkdir(mode=0o700)
+    try:
+        large = plan.size_bytes >= installation.settings.read.spark_from_bytes
+        if engine == "spark" or (engine is None and large):
+            files = _write_on_spark(installation, log, plan, draft)
+        else:
+            files = _write_here(installation, log, replace(plan, folder=str(draft)))
+            for file in files:
+                Path(file.uri).rename(_locate(plan, file, draft))
+        disk_sync.sync_folder(draft)
+        shutil.copymode(place, draft)
+        _replace_empty_folder(draft, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return WrittenFolder(sum(file.rows for file in files), len(files))
+
+
+def _write_here(installation: Installation, log: TopicLog, plan: ReadPlan) -> tuple[ReadFile, ...]:
+    results = []
+    for part in plan.parts:
+        results.append(run_read_part(plan, part, installation.budget))
+        if "error" in results[-1]:
+            break
+    return _take_files(log, plan, collect_read_results(plan, results))
+
+
+def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, draft: Path) -> tuple[ReadFile, ...]:
+    """Have the files written in the staging area, and copy them into ``draft``."""
+    settings = installation.settings
+    staged = replace(plan, folder=storage.join(settings.staging, JOB_NAME, plan.plan_id))
+    if storage.is_local(staged.folder):
+        storage.parse_local_path(staged.folder).mkdir(mode=0o700, parents=True)
+    try:
+        result = run_plan_job(
+            settings,
+            JOB_NAME,
+            staged,
+            ReadResult,
+            title=f"winnow read {plan.topic}",
+            units=len(plan.parts),
+            size_bytes=plan.size_bytes,
+        )
+        files = _take_files(log, staged, result)
+        for file in files:
+            _copy_file(file.uri, _locate(plan, file, draft))
+        disk_sync.sync_files(_locate(plan, file, draft) for file in files)
+    finally:
+        _remove_staged(staged.folder)
+    return files
+
+
+def _locate(plan: ReadPlan, file: ReadFile, draft: Path) -> Path:
+    return draft / plan.parts[file.number].file_name
+
+
+def _take_files(log: TopicLog, plan: ReadPlan, result: ReadResult | PlanFailure) -> tuple[ReadFile, ...]:
+    if isinstance(result, PlanFailure):
+        _raise_failure(log, plan, result)
+    return result.files
+
+
+def _raise_failure(log: TopicLog, plan: ReadPlan, failure: PlanFailure) -> NoReturn:
+    if failure.exit_code == DamagedSegmentError.exit_code:
+        live = log.segments(log.head())
+        for part in plan.parts:
+            if not set(part.log.segments) <= set(live.get(part.log.partition, ())):
+                raise RunAgainError(
+                    f"A segment of {plan.topic}-{part.log.partition} was swept while it was being read.",
+                    left=NOTHING_WRITTEN,
+                    next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
+                )
+    raise make_error(failure.exit_code, failure.explanation._replace(left=NOTHING_WRITTEN))
+
+
+def _copy_file(uri: str, target: Path) -> None:
+    if storage.is_local(uri):
+        shutil.copyfile(storage.parse_local_path(uri), target)
+        return
+    filesystem, path = storage.open_filesystem(uri)
+    with (
+        storage.translate_store_errors(uri),
+        filesystem.open_input_stream(path) as source,
+        target.open("xb") as copy,
+    ):
+        while data := source.read(COPY_BYTES):
+            copy.write(data)
+
+
+def _remove_staged(folder: str) -> None:
+    """Remove all that tasks wrote below ``folder``, also attempts of which nothing came."""
+    storage.delete_unreferenced(_list_staged(folder))
+    storage.remove_empty_root(folder)
+
+
+def _list_staged(folder: str) -> Sequence[str]:
+    return [entry.uri for entry in storage.list_files(folder)]
+
+
+def _replace_empty_folder(draft: Path, place: Path) -> None:
+    try:
+        os.rename(draft, place)  # noqa: PTH104 - a folder replaces an empty one in one step
+    except OSError:
+        if any(place.iterdir()):
+            raise UsageError(
+                f"--output {place}: the folder is not empty any more.",
+                left=NOTHING_WRITTEN,
+                next="Name an empty folder.",
+            ) from None
+        raise
+    disk_sync.sync_folder(place.parent)
