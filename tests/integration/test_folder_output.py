@@ -18,7 +18,6 @@ from winnow.engine import read_parts
 from winnow.engine.read_plans import ReadKind
 from winnow.errors import DamagedSegmentError, RunAgainError, UsageError
 from winnow.files import storage
-from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.latest.records import plan_latest
 from winnow.pipeline.read import folder as folder_module
 from winnow.pipeline.read import record_parts
@@ -53,7 +52,7 @@ def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(name="home")
 def _home(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("WINNOW_HOME", str(world.installation.settings.folder))
+    monkeypatch.setenv("WINNOW_HOME", str(world.folder / "home"))
     return world
 
 
@@ -162,8 +161,7 @@ def test_a_task_that_fails_while_it_writes_leaves_no_file(
 def test_a_segment_swept_meanwhile_says_to_run_again(world: World, folder: Path) -> None:
     log, plan = plan_all(world)
     world.compact()
-    world.clock.now_ms += 40 * 86_400_000
-    sweep_topics(world.installation, [TOPIC])
+    storage.delete(plan.parts[0].log.segments[0].path)
     with pytest.raises(RunAgainError, match="was swept while it was being read"):
         write_folder(world.installation, log, plan, folder)
     assert list(folder.iterdir()) == []

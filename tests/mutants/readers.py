@@ -25,7 +25,7 @@ READERS = (
     .changes("key_changes.create_candidates", drop_statement("selects", "append"))
     .caught_by("test_bounds_inside_one_file_are_between_its_records"),
     Mutant("undone-record-unnoticed", "a record at the offset of an undone one counts as the same")
-    .changes("read_snapshot_changes", set_keyword("compares_records", "False"))
+    .changes("find_snapshot_extents", set_keyword("compares_records", "False"))
     .caught_by("test_record_at_the_offset_of_an_undone_one_is_an_update"),
     Mutant("changes-from-what-is-gone", "changes are told from an offset whose records a compaction has removed")
     .changes("changes._choose_bounds", never("cleaned"))

@@ -124,9 +124,9 @@ def latest(
             raise UsageError("--sql and --create-view take no option but --column and --text, and not each other.")
         _write_query(topic, sql, column or (), text=text)
         return
-    narrowing = describe_narrowing(wanted_key, limit) or (
-        "--column" if column else "--avro-schema" if avro_schema else ""
-    )
+    narrowing = describe_narrowing(wanted_key, limit)
+    if column or avro_schema is not None:
+        narrowing = "--column" if column else "--avro-schema"
     folder = choose_folder(output, engine, parquet=output_format is Format.PARQUET, narrowing=narrowing)
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:

@@ -123,6 +123,9 @@ def _raise_failure(log: TopicLog, plan: ReadPlan, failure: PlanFailure) -> NoRet
                     left=NOTHING_WRITTEN,
                     next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
                 )
+        raise DamagedSegmentError(
+            failure.error, left=NOTHING_WRITTEN, next=f"What of the topic is damaged: winnow scrub {plan.topic}"
+        )
     raise make_error(failure.exit_code, failure.explanation._replace(left=NOTHING_WRITTEN))
 
 

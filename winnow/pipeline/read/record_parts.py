@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
 from winnow.engine.latest_records import build_latest_plan
@@ -27,21 +29,14 @@ def plan_records(
         DamagedSegmentError, FileNotFoundError: a segment cannot be read for its timestamps.
     """
     ranges = _list_ranges(list_wanted_segments(log, head, partition, from_offset or 0, from_time_ms))
-    parts = [
-        ReadPart(number, build_latest_plan(found, start, start, end, segments), size_bytes)
-        for number, (found, start, end, segments, size_bytes) in enumerate(ranges)
-    ]
-    nothing = ReadPart(0, build_latest_plan(partition or 0, 0, 0, 0, ()), 0)
-    return ReadPlan(uuid.uuid4().hex, log.topic, ReadKind.RECORDS, tuple(parts) or (nothing,))
+    parts = [replace(part, number=number) for number, part in enumerate(ranges)]
+    return ReadPlan(
+        uuid.uuid4().hex, log.topic, ReadKind.RECORDS, tuple(parts) or (_make_part(partition or 0, 0, 0, [], 0),)
+    )
 
 
-def _list_ranges(
-    wanted: Iterator[tuple[Segment, int]],
-) -> Iterator[tuple[int, int, int, tuple[Segment, ...], int]]:
-    """Yield partition, first offset, the offset behind the last, the segments and their bytes of each range.
-
-    Small segments that follow each other are one range; a large one is cut into ranges of as many offsets each.
-    """
+def _list_ranges(wanted: Iterator[tuple[Segment, int]]) -> Iterator[ReadPart]:
+    """Yield the parts. Small segments that follow each other are one; a large one is cut, by its offsets, evenly."""
     held: list[Segment] = []
     begin = 0
     for segment, start in wanted:
@@ -58,14 +53,18 @@ def _list_ranges(
         yield _join(held, begin)
 
 
-def _join(segments: list[Segment], start: int) -> tuple[int, int, int, tuple[Segment, ...], int]:
+def _join(segments: Sequence[Segment], start: int) -> ReadPart:
     size_bytes = sum(segment.size_bytes for segment in segments)
-    return segments[0].partition, start, segments[-1].last_offset + 1, tuple(segments), size_bytes
+    return _make_part(segments[0].partition, start, segments[-1].last_offset + 1, segments, size_bytes)
 
 
-def _cut(segment: Segment, start: int) -> Iterator[tuple[int, int, int, tuple[Segment, ...], int]]:
+def _cut(segment: Segment, start: int) -> Iterator[ReadPart]:
     end = segment.last_offset + 1
     count = min(-(-segment.size_bytes // PART_BYTES), end - start)
     bounds = [start + (end - start) * number // count for number in range(count + 1)]
-    for first, behind in zip(bounds, bounds[1:], strict=False):
-        yield segment.partition, first, behind, (segment,), segment.size_bytes // count
+    for first, behind in pairwise(bounds):
+        yield _make_part(segment.partition, first, behind, [segment], segment.size_bytes // count)
+
+
+def _make_part(partition: int, start: int, end: int, segments: Sequence[Segment], size_bytes: int) -> ReadPart:
+    return ReadPart(0, build_latest_plan(partition, start, start, end, segments), size_bytes)
