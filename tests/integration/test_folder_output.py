@@ -16,7 +16,7 @@ from tests.support.in_process_jobs import run_read_job
 from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.engine import read_parts
 from winnow.engine.read_plans import ReadKind
-from winnow.errors import DamagedSegmentError, RunAgainError, UsageError
+from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError
 from winnow.files import storage
 from winnow.pipeline.latest.records import plan_latest
 from winnow.pipeline.read import folder as folder_module
@@ -151,11 +151,30 @@ def test_a_task_that_fails_while_it_writes_leaves_no_file(
 
     monkeypatch.setattr(read_parts, "read_latest_records", fail)
     view = load_topic_view(world.installation, TOPIC)
-    plan = replace(plan_latest(view), folder=str(folder))
+    plan = replace(plan_latest(view), root=str(folder), folder=str(folder))
     assert plan.kind is ReadKind.LATEST
     with pytest.raises(KeyboardInterrupt):
         read_parts.write_read_part(plan, plan.parts[0], world.installation.budget)
     assert list(folder.iterdir()) == []
+
+
+def test_a_staged_file_that_somebody_replaced_is_refused(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The staging area is not trusted."""
+
+    def replace_one(*arguments: Any, **more: Any) -> Any:
+        outcome: Any = run_plan_job(*arguments, **more)
+        path = storage.parse_local_path(outcome.files[0].uri)
+        path.write_bytes(path.read_bytes().replace(b"PAR1", b"PAR2"))
+        return outcome
+
+    monkeypatch.setattr(folder_module, "run_plan_job", replace_one)
+    log, plan = plan_all(world)
+    with pytest.raises(PlanVoidError, match="is not the one that a task wrote"):
+        write_folder(world.installation, log, plan, folder, "spark")
+    assert list(folder.parent.rglob("*")) == [folder]
+    assert list_staged(world) == []
 
 
 def test_a_segment_swept_meanwhile_says_to_run_again(world: World, folder: Path) -> None:
@@ -192,11 +211,11 @@ def test_the_folder_keeps_its_rights(world: World, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "sentence"),
     [
-        (["read", "--format", "parquet", "--key", "a"], "--key goes with one"),
-        (["read", "--format", "parquet", "--latest", "--key", "a", "--limit", "1"], "--key and --limit goes with one"),
+        (["read", "--format", "parquet", "--key", "a"], "--key there is one"),
+        (["read", "--format", "parquet", "--latest", "--key", "a", "--limit", "1"], "--key and --limit there is one"),
         (["read", "--format", "parquet", "--decoded"], "--decoded gives JSON lines"),
-        (["latest", "--format", "parquet", "--limit", "1"], "--limit goes with one"),
-        (["latest", "--format", "parquet", "--column", "city:string"], "--column goes with one"),
+        (["latest", "--format", "parquet", "--limit", "1"], "--limit there is one"),
+        (["latest", "--format", "parquet", "--column", "city:string"], "--column there is one"),
         (["changes", "--format", "parquet", "--decoded", "--from-offset", "0"], "--decoded gives JSON lines"),
         (["read"], "with --format parquet an empty folder takes many files"),
         (["read", "--format", "parquet", "--engine", "flink"], "--engine"),

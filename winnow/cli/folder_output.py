@@ -45,7 +45,7 @@ def choose_folder(output: Path | None, engine: str | None, *, parquet: bool, nar
         return None
     if narrowing:
         raise UsageError(
-            f"--output {output} is a folder, for many files; {narrowing} goes with one.", next="Name a file in it."
+            f"--output {output} is a folder, for many files; with {narrowing} there is one.", next="Name a file in it."
         )
     if any(output.iterdir()):
         raise UsageError(

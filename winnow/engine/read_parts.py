@@ -5,6 +5,7 @@ A file's name is of one attempt alone: one that is killed, or runs beside anothe
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -21,6 +22,7 @@ from winnow.engine.task_resources import TaskBudget
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment
+from winnow.files.file_copies import FileDigest
 from winnow.files.record_files import ParquetFile
 from winnow.files.segments import ARROW_SCHEMA, read_offsets
 
@@ -57,7 +59,8 @@ def write_read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> ReadF
     rows = 0
     try:
         with (
-            storage.create_file(uri) as stream,
+            storage.create_file(uri, below=plan.root) as file,
+            closing(_DigestedStream(file)) as stream,
             closing(ParquetFile(stream, pa.schema([schema.field(name) for name in names]))) as sink,
         ):
             for batch in _read_part(plan, part, budget):
@@ -65,9 +68,37 @@ def write_read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> ReadF
                 rows += batch.num_rows
         storage.sync([uri])
     except BaseException:
-        storage.delete_unreferenced([uri])
+        storage.delete_unreferenced([uri], below=plan.root)
         raise
-    return ReadFile(part.number, uri, rows)
+    return ReadFile(part.number, uri, rows, stream.compute_digest())
+
+
+class _DigestedStream:
+    """Passes on what is written, and digests it: what lies in the staging area is not trusted later."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._sha256 = hashlib.sha256()
+        self._size_bytes = 0
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._sha256.update(data)
+        self._stream.write(data)
+        self._size_bytes += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size_bytes
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+    def close(self) -> None:
+        self.closed = True  # who opened the stream below closes it
+
+    def compute_digest(self) -> FileDigest:
+        return FileDigest(self._size_bytes, self._sha256.hexdigest())
 
 
 def _read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.strategy_diff import RecordOrder
+from winnow.files.file_copies import FileDigest
 from winnow.values.model import PartitionPlan
 
 
@@ -40,7 +41,7 @@ class ReadPart:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """A reading for tasks, which write below ``folder``, where nobody reads.
+    """A reading for tasks, which write below ``folder``, where nobody reads; below ``root`` no folder may be a link.
 
     ``order``: of winners; None: every record is wanted. ``columns``: those of records that are written; empty: all.
     ``compares_records``: as of :func:`winnow.engine.key_changes.read_key_changes`.
@@ -50,6 +51,7 @@ class ReadPlan:
     topic: str
     kind: ReadKind
     parts: tuple[ReadPart, ...]
+    root: str = ""
     folder: str = ""
     order: RecordOrder | None = None
     columns: tuple[str, ...] = ()
@@ -64,11 +66,15 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file that a task wrote for the part ``number``; it is synced. ``rows``: how many it holds."""
+    """A file that a task wrote for the part ``number``; it is synced. ``rows``: how many it holds.
+
+    ``digest``: of the bytes that the task wrote, whatever the place holds later.
+    """
 
     number: int
     uri: str
     rows: int
+    digest: FileDigest
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -13,8 +12,9 @@ from typing import Final, NoReturn
 from winnow.engine.events import PlanFailure
 from winnow.engine.read_parts import collect_read_results, run_read_part
 from winnow.engine.read_plans import ReadFile, ReadPlan, ReadResult
-from winnow.errors import DamagedSegmentError, RunAgainError, UsageError, make_error
+from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
 from winnow.files import disk_sync, storage
+from winnow.files.file_copies import ContentDiffersError, copy_file
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.plan_job import run_plan_job
@@ -22,8 +22,6 @@ from winnow.pipeline.spark.plan_job import run_plan_job
 JOB_NAME: Final = "read"
 """The program, below jobs/, that writes files; its files lie below the folder of this name in the staging area."""
 NOTHING_WRITTEN: Final = "Nothing was written."
-COPY_BYTES: Final = 8 << 20
-"""Bytes copied at a time from an object store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +44,7 @@ def write_folder(
     Raises:
         UsageError: the folder is not empty any more.
         RunAgainError: a segment was swept meanwhile.
+        PlanVoidError: a staged file is not the one that a task wrote.
         DamagedSegmentError: a segment is missing or cannot be read.
         ConfigurationError, ServiceError: of Spark, an object store or the disk.
         OSError: the folder cannot be written or replaced.
@@ -58,7 +57,7 @@ def write_folder(
         if engine == "spark" or (engine is None and large):
             files = _write_on_spark(installation, log, plan, draft)
         else:
-            files = _write_here(installation, log, replace(plan, folder=str(draft)))
+            files = _write_here(installation, log, replace(plan, root=str(draft), folder=str(draft)))
             for file in files:
                 Path(file.uri).rename(_locate(plan, file, draft))
         disk_sync.sync_folder(draft)
@@ -81,9 +80,7 @@ def _write_here(installation: Installation, log: TopicLog, plan: ReadPlan) -> tu
 def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, draft: Path) -> tuple[ReadFile, ...]:
     """Have the files written in the staging area, and copy them into ``draft``."""
     settings = installation.settings
-    staged = replace(plan, folder=storage.join(settings.staging, JOB_NAME, plan.plan_id))
-    if storage.is_local(staged.folder):
-        storage.parse_local_path(staged.folder).mkdir(mode=0o700, parents=True)
+    staged = replace(plan, root=settings.staging, folder=storage.join(settings.staging, JOB_NAME, plan.plan_id))
     try:
         result = run_plan_job(
             settings,
@@ -96,10 +93,10 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
         )
         files = _take_files(log, staged, result)
         for file in files:
-            _copy_file(file.uri, _locate(plan, file, draft))
+            _copy_file(file, _locate(plan, file, draft))
         disk_sync.sync_files(_locate(plan, file, draft) for file in files)
     finally:
-        _remove_staged(staged.folder)
+        _remove_staged(staged)
     return files
 
 
@@ -129,28 +126,21 @@ def _raise_failure(log: TopicLog, plan: ReadPlan, failure: PlanFailure) -> NoRet
     raise make_error(failure.exit_code, failure.explanation._replace(left=NOTHING_WRITTEN))
 
 
-def _copy_file(uri: str, target: Path) -> None:
-    if storage.is_local(uri):
-        shutil.copyfile(storage.parse_local_path(uri), target)
-        return
-    filesystem, path = storage.open_filesystem(uri)
-    with (
-        storage.translate_store_errors(uri),
-        filesystem.open_input_stream(path) as source,
-        target.open("xb") as copy,
-    ):
-        while data := source.read(COPY_BYTES):
-            copy.write(data)
+def _copy_file(file: ReadFile, target: Path) -> None:
+    try:
+        copy_file(file.uri, str(target), file.digest)
+    except (ContentDiffersError, FileNotFoundError) as problem:
+        raise PlanVoidError(
+            f"The file {file.uri} is not the one that a task wrote.",
+            left=NOTHING_WRITTEN,
+            next="Find out what else writes to the staging area, then run it again.",
+        ) from problem
 
 
-def _remove_staged(folder: str) -> None:
-    """Remove all that tasks wrote below ``folder``, also attempts of which nothing came."""
-    storage.delete_unreferenced(_list_staged(folder))
-    storage.remove_empty_root(folder)
-
-
-def _list_staged(folder: str) -> Sequence[str]:
-    return [entry.uri for entry in storage.list_files(folder)]
+def _remove_staged(plan: ReadPlan) -> None:
+    """Remove all that tasks wrote below the plan's folder, also attempts of which nothing came."""
+    storage.delete_unreferenced((entry.uri for entry in storage.list_files(plan.folder)), below=plan.root)
+    storage.remove_empty_root(plan.folder)
 
 
 def _replace_empty_folder(draft: Path, place: Path) -> None:
