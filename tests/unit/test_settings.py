@@ -420,8 +420,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
     assert settings.metrics.most_topics == 500
     assert (settings.scrub.bytes_per_day, settings.scrub.bytes_per_second) == (50_000_000_000, 50_000_000)
-    assert (settings.scrub.spark_from_bytes, settings.latest.spark_from_bytes) == (2 * 2**30, 3 * 2**30)
-    assert settings.read.spark_from_bytes == 4 * 2**30
+    assert [each.spark_from_bytes // 2**30 for each in (settings.scrub, settings.latest, settings.read)] == [2, 3, 4]
     assert settings.history.retention_ms == 86_400_000
     assert settings.page.record_readers == ("ada", "grace")
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))
