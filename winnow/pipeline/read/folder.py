@@ -110,20 +110,21 @@ def _take_files(log: TopicLog, plan: ReadPlan, result: ReadResult | PlanFailure)
     return result.files
 
 
-def _raise_failure(log: TopicLog, plan: ReadPlan, failure: PlanFailure) -> NoReturn:
-    if failure.exit_code == DamagedSegmentError.exit_code:
+def _raise_failure(log: TopicLog, plan: ReadPlan, result: PlanFailure) -> NoReturn:
+    if result.exit_code == DamagedSegmentError.exit_code:
         live = log.segments(log.head())
+        failed = {failure.partition for failure in result.partitions}
         for part in plan.parts:
-            if not set(part.log.segments) <= set(live.get(part.log.partition, ())):
+            if part.log.partition in failed and not set(part.log.segments) <= set(live.get(part.log.partition, ())):
                 raise RunAgainError(
                     f"A segment of {plan.topic}-{part.log.partition} was swept while it was being read.",
                     left=NOTHING_WRITTEN,
                     next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
                 )
         raise DamagedSegmentError(
-            failure.error, left=NOTHING_WRITTEN, next=f"What of the topic is damaged: winnow scrub {plan.topic}"
+            result.error, left=NOTHING_WRITTEN, next=f"What of the topic is damaged: winnow scrub {plan.topic}"
         )
-    raise make_error(failure.exit_code, failure.explanation._replace(left=NOTHING_WRITTEN))
+    raise make_error(result.exit_code, result.explanation._replace(left=NOTHING_WRITTEN))
 
 
 def _copy_file(file: ReadFile, target: Path) -> None:
