@@ -10,6 +10,7 @@ import base64
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from tests.faults import crash_points, every_command, power_cut_workload
@@ -87,6 +88,19 @@ def quarantined(world: World, topic: str = TOPIC) -> list[bytes]:
     """Values of the records aside that the log's state names."""
     rows = list_visible_rows(world.installation.log.quarantine(topic), world.head(topic).state)
     return [bytes(value) for value in rows.column("value").to_pylist()]
+
+
+def test_a_folder_of_files_for_people_is_whole(disk: Recording) -> None:
+    """Written by the command's own process; those of tasks are copied and synced beside the folder, too."""
+    rows = disk.folder / "for" / "people"
+    do(disk, "ingest")
+    rows.mkdir(parents=True)
+    disk.forget_nothing()
+    command = python("-m", "winnow.cli", "read", TOPIC, "--format", "parquet", "--output", str(rows))
+    disk.run(command, {"WINNOW_HOME": str(disk.folder / "home"), **power_cut_workload.lake(disk.folder)})
+    disk.cut_power()
+    assert {path.suffix for path in rows.iterdir()} == {".parquet"}
+    assert pq.read_table(rows).num_rows == len(power_cut_workload.RECORDS)
 
 
 def test_a_removed_topic_does_not_come_back_without_its_entry(disk: Recording) -> None:

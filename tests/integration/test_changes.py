@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from oracle.latest_state import Key, compute_changes, compute_latest_state
 from tests.support.cli_runner import make_topic, record, winnow, write_lines
+from tests.support.key_changes import read_offset_changes, read_snapshot_changes
 from tests.support.random_logs import (
     HEADER,
     Row,
@@ -32,7 +33,7 @@ from winnow.engine.key_changes import LogExtent, read_key_changes
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import UsageError
 from winnow.pipeline.admin.delete_records import delete_records
-from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes, read_snapshot_changes
+from winnow.pipeline.explain.changes import OffsetBounds
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.values.model import Record
 from winnow.values.strategies import Strategy

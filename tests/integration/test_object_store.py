@@ -13,6 +13,7 @@ import pytest
 from tests.support import in_process_spark
 from tests.support.cli_runner import find_location, make_topic, winnow
 from tests.support.foreign_tables import create_kafka_table, make_catalog, make_rows
+from tests.support.key_changes import read_offset_changes
 from tests.support.object_store import REGION, ObjectStore, find_free_port, start_object_store
 from tests.support.path_watch import may_be_named
 from tests.support.world import (
@@ -36,7 +37,7 @@ from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.validate import validate_attempt
-from winnow.pipeline.explain.changes import OffsetBounds, read_offset_changes
+from winnow.pipeline.explain.changes import OffsetBounds
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.records import read_latest_batches
 from winnow.pipeline.latest.table import update_latest_table

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli_runner import winnow
+from tests.support.key_changes import read_snapshot_changes
 from tests.support.world import (
     TOPIC,
     World,
@@ -23,7 +24,6 @@ from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.compaction.publish import publish_attempt
-from winnow.pipeline.explain.changes import read_snapshot_changes
 from winnow.pipeline.ingest.history import list_ingests
 from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.latest.table import update_latest_table

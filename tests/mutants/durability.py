@@ -9,6 +9,15 @@ DURABILITY = (
     Mutant("sync-no-ingested-segments", "an ingest commits segments that are not on disk")
     .changes("IngestCommit.commit_prepared", drop_statement("sync"))
     .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
+    Mutant("sync-no-files-for-people", "the files of a folder that a command wrote are not on disk")
+    .changes("write_read_part", drop_statement("sync"))
+    .caught_by("test_a_folder_of_files_for_people_is_whole"),
+    Mutant("sync-no-names-for-people", "the names of the files of a folder are not on disk")
+    .changes("folder.write_folder", drop_statement("sync_folder"))
+    .caught_by("test_a_folder_of_files_for_people_is_whole"),
+    Mutant("sync-no-folder-for-people", "the folder that took the place of the empty one is not on disk")
+    .changes("_replace_empty_folder", drop_statement("sync_folder"))
+    .caught_by("test_a_folder_of_files_for_people_is_whole"),
     Mutant("sync-no-compacted-segments", "a task's new segments are not on disk when they are staged")
     .changes("_list_written_files", drop_statement("rewrites", "outputs"))
     .caught_by("test_after_a_compaction_every_survivor_is_there_and_the_next_one_goes_on"),

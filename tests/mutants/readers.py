@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.changes import (
     always,
     assign,
+    drop_element,
     drop_statement,
     never,
     replace,
@@ -25,11 +26,35 @@ READERS = (
     .changes("key_changes.create_candidates", drop_statement("selects", "append"))
     .caught_by("test_bounds_inside_one_file_are_between_its_records"),
     Mutant("undone-record-unnoticed", "a record at the offset of an undone one counts as the same")
-    .changes("read_snapshot_changes", set_keyword("compares_records", "False"))
+    .changes("find_snapshot_extents", set_keyword("compares_records", "False"))
     .caught_by("test_record_at_the_offset_of_an_undone_one_is_an_update"),
     Mutant("changes-from-what-is-gone", "changes are told from an offset whose records a compaction has removed")
     .changes("changes._choose_bounds", never("cleaned"))
     .caught_by("test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset"),
+    Mutant("folder-of-a-failure", "files of a reading that failed stay beside the folder")
+    .changes("write_folder", drop_statement("rmtree"))
+    .caught_by("test_a_damaged_segment_leaves_the_folder_empty[local]"),
+    Mutant("folder-keeps-copies", "copies of records stay in the staging area")
+    .changes("folder._write_on_spark", drop_statement("_remove_staged"))
+    .caught_by("test_a_damaged_segment_leaves_the_folder_empty[spark]"),
+    Mutant("folder-for-everybody", "a folder that was for its owner is readable for others, or the other way round")
+    .changes("write_folder", drop_statement("copymode"))
+    .caught_by("test_the_folder_keeps_its_rights"),
+    Mutant("folder-with-files", "files are written beside those of somebody else")
+    .changes("choose_folder", never("iterdir"))
+    .caught_by("test_spark_and_one_file_are_refused_and_a_folder_with_files_stays[read]"),
+    Mutant("folder-parts-overlap", "a part of a cut segment reads what the next one reads")
+    .changes("read_parts._read_records", replace("batch.slice(A, B)", "batch"))
+    .caught_by("test_parts_of_any_size_have_every_record_once[1]"),
+    Mutant("folder-attempt-stays", "what a failed attempt wrote stays where it was written")
+    .changes("write_read_part", drop_statement("delete_unreferenced"))
+    .caught_by("test_a_task_that_fails_while_it_writes_leaves_no_file"),
+    Mutant("folder-takes-what-lies-there", "a staged file that somebody replaced becomes part of the folder")
+    .changes("folder._copy_file", drop_element("file.digest"))
+    .caught_by("test_a_staged_file_that_somebody_replaced_is_refused"),
+    Mutant("folder-swept-is-damage", "a segment that was swept meanwhile is called damaged")
+    .changes("folder._raise_failure", never("live"))
+    .caught_by("test_a_segment_swept_meanwhile_says_to_run_again"),
     Mutant("query-forgets-the-log-start", "a query shows records that were deleted below the log start")
     .changes("records.build_query", replace("LatestQuery(A, B, C, D)", "LatestQuery(A, B, {}, D)"))
     .caught_by("test_query_leaves_out_records_below_the_log_start_and_says_that_it_grows_old"),

@@ -1,4 +1,4 @@
-"""Carries out plans of the latest state and of scrubs without a JVM: the same tasks and documents, in process."""
+"""Carries out plans of the latest state, of scrubs and of reading without a JVM: the same tasks, in process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from winnow.config.settings import Settings
 from winnow.engine.job_documents import read_job_document
 from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
 from winnow.engine.latest_plans import UpdatePlan
+from winnow.engine.read_job import build_read_units, run_read_unit, write_read_outcome
+from winnow.engine.read_plans import ReadPlan
 from winnow.engine.scrub_job import build_scrub_units, read_scrubbed_file, write_scrub_result
 from winnow.engine.scrub_plans import ScrubPlan
 from winnow.engine.staging import parse_plan_argument
@@ -69,6 +71,30 @@ def run_scrub_job(
     sha256 = write_scrub_result(uri, plan, outcomes).sha256
     assert sha256 is not None
     return JobOutcome(0, digests={plans[0].plan_id: sha256})
+
+
+def run_read_job(
+    settings: Settings,
+    job: Sequence[str],
+    *,
+    name: str,
+    plans: Sequence[PlanReference],
+    progress: Progress | None = None,
+) -> JobOutcome:
+    """Stands where spark-submit is started; each part is written twice, as where an executor died after the first."""
+    del name, progress
+    uri, sha256 = parse_plan_argument(job[-1])
+    plan = read_job_document(ReadPlan, uri, sha256)
+    budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
+    results = []
+    for unit in build_read_units(uri, plan):
+        run_read_unit(unit, budget)
+        results.append(run_read_unit(unit, budget))
+    outcome = write_read_outcome(uri, plan, results)
+    if outcome.failure is not None:
+        return JobOutcome(1, failures={plans[0].plan_id: outcome.failure})
+    assert outcome.sha256 is not None
+    return JobOutcome(0, digests={plans[0].plan_id: outcome.sha256})
 
 
 def _send(unit: UpdateUnit) -> UpdateUnit:

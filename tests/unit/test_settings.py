@@ -330,6 +330,8 @@ most_topics = 500
 bytes_per_day = "50GB"
 bytes_per_second = "50MB"
 spark_from_bytes = "2GiB"
+[read]
+spark_from_bytes = "4GiB"
 [history]
 retention_ms = 86400000
 [page]
@@ -418,7 +420,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
     assert settings.metrics.most_topics == 500
     assert (settings.scrub.bytes_per_day, settings.scrub.bytes_per_second) == (50_000_000_000, 50_000_000)
-    assert (settings.scrub.spark_from_bytes, settings.latest.spark_from_bytes) == (2 * 2**30, 3 * 2**30)
+    assert [each.spark_from_bytes // 2**30 for each in (settings.scrub, settings.latest, settings.read)] == [2, 3, 4]
     assert settings.history.retention_ms == 86_400_000
     assert settings.page.record_readers == ("ada", "grace")
     assert (settings.page.masked_patterns, settings.page.masked_fields) == (("[0-9]{16}",), ("email",))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_message
 from winnow.cli.read import (
@@ -68,6 +69,7 @@ def changes(
     decoded: Decoded = False,
     output_format: OutputFormat = Format.JSONL,
     output: Output = None,
+    engine: Engine = None,
 ) -> None:
     """Print the keys whose latest value was inserted, updated or deleted between two states of the topic.
 
@@ -89,21 +91,33 @@ def changes(
         raise UsageError("--text goes with JSON lines: a Parquet file holds the bytes as they are.")
     check_decoded(output_format, decoded=decoded)
     check_output(output_format, output)
+    folder = choose_folder(output, engine, parquet=output_format is Format.PARQUET)
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:
         from winnow.engine.key_changes import CHANGE_SCHEMA
-        from winnow.pipeline.explain.changes import read_offset_changes, read_snapshot_changes
+        from winnow.pipeline.explain.changes import (
+            find_offset_extents,
+            find_snapshot_extents,
+            plan_changes,
+            read_changes,
+        )
+        from winnow.pipeline.topics.topic_view import load_topic_view
 
-        found = (
-            read_snapshot_changes(installation, topic, from_snapshot, to_snapshot)
+        view = load_topic_view(installation, topic)
+        extents = (
+            find_snapshot_extents(view, from_snapshot, to_snapshot)
             if from_snapshot is not None
-            else read_offset_changes(
+            else find_offset_extents(
                 installation,
-                topic,
+                view,
                 _parse_bounds("--from-offset", from_offset),
                 _parse_bounds("--to-offset", to_offset),
             )
         )
+        if folder is not None:
+            write_to_folder(installation, view.log, plan_changes(view, extents), folder, engine, "change")
+            return
+        found = read_changes(installation, view, extents)
         if decoded:
             found = decode_batches(installation, topic, found)
         if output is None:

@@ -8,10 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command
 from winnow.cli.output import format_count, print_lines, print_message
-from winnow.cli.read import Format, Output, OutputFormat, Text, check_output, write_to_file, write_to_output
+from winnow.cli.read import (
+    Format,
+    Output,
+    OutputFormat,
+    Text,
+    check_output,
+    describe_narrowing,
+    write_to_file,
+    write_to_output,
+)
 from winnow.errors import UsageError
 from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.sources.choices import check_choice
@@ -78,6 +88,7 @@ def latest(
     drop_table: Annotated[
         bool, typer.Option("--drop-table", hidden=True, help="The same as winnow latest-table drop TOPIC.")
     ] = False,
+    engine: Engine = None,
 ) -> None:
     """Print the latest value of each key: a table of the topic.
 
@@ -101,7 +112,7 @@ def latest(
     )
     typed = None if key is None else parse_key(key)
     wanted_key = None if typed is None else typed.key
-    narrowed = partition is not None or wanted_key is not None or limit is not None or output is not None
+    narrowed = any(option is not None for option in (partition, wanted_key, limit, output, engine))
     if update_table or drop_table:
         others = narrowed or bool(column) or avro_schema is not None or text or sql is not None or create_view
         if others or (update_table and drop_table):
@@ -113,9 +124,21 @@ def latest(
             raise UsageError("--sql and --create-view take no option but --column and --text, and not each other.")
         _write_query(topic, sql, column or (), text=text)
         return
+    narrowing = describe_narrowing(wanted_key, limit)
+    if column or avro_schema is not None:
+        narrowing = "--column" if column else "--avro-schema"
+    folder = choose_folder(output, engine, parquet=output_format is Format.PARQUET, narrowing=narrowing)
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:
-        from winnow.pipeline.latest.records import make_state_schema, read_latest_batches, select_state
+        from winnow.pipeline.latest.records import make_state_schema, plan_latest, read_latest_batches, select_state
+
+        if folder is not None:
+            from winnow.pipeline.topics.topic_view import load_topic_view
+
+            view = load_topic_view(installation, topic)
+            plan = plan_latest(view, partition, make_state_schema(None).names)
+            write_to_folder(installation, view.log, plan, folder, engine, "key")
+            return
 
         values = _make_reader(column or (), avro_schema, confluent=confluent)
         found = hint_if_none(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO
 
 import typer
 
+from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command, parse_time
 from winnow.cli.output import discard_output, format_count, print_message
@@ -22,6 +23,8 @@ from winnow.values.typed_keys import parse_key
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from winnow.engine.read_plans import ReadPlan
+    from winnow.log.topic_log import TopicLog
     from winnow.pipeline.installation import Installation
     from winnow.values.epochs import Epoch
 
@@ -51,7 +54,11 @@ OutputFormat = Annotated[Format, typer.Option("--format", help="The output forma
 Output = Annotated[
     Path | None,
     typer.Option(
-        "--output", metavar="FILE", help="To a file, complete or not at all; .gz compresses.", show_default=False
+        "--output",
+        metavar="FILE",
+        help="To a file, complete or not at all; .gz compresses. With --format parquet also into an empty folder: many "
+        "files, on Spark where much is read.",
+        show_default=False,
     ),
 ]
 
@@ -111,6 +118,7 @@ def read(
         bool,
         typer.Option("--quarantined", help="Records without a key, which ingest or a compaction quarantined."),
     ] = False,
+    engine: Engine = None,
 ) -> None:
     """Print the published records of a topic.
 
@@ -124,6 +132,8 @@ def read(
     Example: winnow read orders --latest --text
 
     Example: winnow read customers --latest --decoded
+
+    Example: winnow read orders --format parquet --output orders
     """
     typed = None if key is None else parse_key(key)
     wanted = Wanted(
@@ -135,8 +145,15 @@ def read(
     )
     _check_options(output_format, output, wanted, quarantined=quarantined, latest=latest, text=text)
     check_decoded(output_format, decoded=decoded, quarantined=quarantined)
+    folder = choose_folder(
+        output, engine, parquet=output_format is Format.PARQUET, narrowing=describe_narrowing(wanted.key, limit)
+    )
     standard_output = sys.stdout
     with open_for_command(to_read=True) as installation:
+        if folder is not None:
+            log, plan = _plan_wanted(installation, topic, wanted, latest=latest)
+            write_to_folder(installation, log, plan, folder, engine, "record")
+            return
         batches = hint_if_none(_read_wanted(installation, topic, wanted, quarantined=quarantined, latest=latest), typed)
         if not quarantined and output_format is Format.JSONL:
             batches = _name_epochs(batches, installation.log.open(topic).head().state.epochs)
@@ -147,6 +164,11 @@ def read(
             return
         written = write_to_file(batches, output, output_format, as_text=text)
     print_message(f"Wrote {format_count(written, 'record')} to {output}")
+
+
+def describe_narrowing(key: bytes | None, limit: int | None) -> str:
+    """Name the options that go with one file only; empty: none was given."""
+    return " and ".join(name for name, value in (("--key", key), ("--limit", limit)) if value is not None)
 
 
 @dataclass(frozen=True)
@@ -218,10 +240,12 @@ def check_output(output_format: Format, output: Path | None) -> None:
         if output_format is Format.PARQUET:
             raise UsageError("--format parquet needs --output FILE: a Parquet file cannot be streamed to a terminal.")
         return
+    if output.is_dir() and output_format is Format.PARQUET:
+        return
     if output.is_dir():
         raise UsageError(
             f"--output {output} is a folder.",
-            next="Name a file in it.",
+            next="Name a file in it; with --format parquet an empty folder takes many files.",
         )
     if not output.absolute().parent.is_dir():
         raise UsageError(
@@ -242,11 +266,37 @@ def _read_wanted(
     return _read_published(installation, topic, wanted)
 
 
+def _plan_wanted(installation: Installation, topic: str, wanted: Wanted, *, latest: bool) -> tuple[TopicLog, ReadPlan]:
+    if latest:
+        from winnow.pipeline.latest.records import plan_latest
+        from winnow.pipeline.topics.topic_view import load_topic_view
+
+        view = load_topic_view(installation, topic)
+        return view.log, plan_latest(view, wanted.partition)
+    from winnow.pipeline.read.record_parts import plan_records
+
+    log = installation.log.open(topic)
+    with _explain_swept(topic):
+        return log, plan_records(
+            log,
+            log.head(),
+            partition=wanted.partition,
+            from_offset=wanted.from_offset,
+            from_time_ms=wanted.from_time_ms,
+        )
+
+
 def _read_published(installation: Installation, topic: str, wanted: Wanted) -> Iterator[pa.RecordBatch]:
     from winnow.pipeline.read.records import read_batches
 
-    try:
+    with _explain_swept(topic):
         yield from read_batches(installation, topic, **asdict(wanted))
+
+
+@contextlib.contextmanager
+def _explain_swept(topic: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as problem:
         raise RunAgainError(
             f"A segment of topic {topic} was swept while it was being read, so what was written is incomplete.",
@@ -317,10 +367,12 @@ def write_to_file(
     schema: pa.Schema | None = None,
 ) -> int:
     """Write ``batches`` to a file, whole or not at all; return the number of records. ``schema``: of a Parquet file."""
-    from winnow.cli.record_output import BatchSink, GzipJsonLines, JsonLines, ParquetFile, replace_file
+    from winnow.cli.record_output import BatchSink, GzipJsonLines, JsonLines, replace_file
 
     make: Callable[[BinaryIO], BatchSink] = partial(JsonLines, as_text=as_text)
     if output_format is Format.PARQUET:
+        from winnow.files.record_files import ParquetFile
+
         make = partial(ParquetFile, schema=schema)
     elif output.suffix == ".gz":
         make = partial(GzipJsonLines, as_text=as_text)

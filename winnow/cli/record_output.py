@@ -1,4 +1,4 @@
-"""Writes the records of ``winnow read``: JSON lines, compressed or not, or one Parquet file."""
+"""Writes the records of ``winnow read`` as JSON lines, compressed or not, and puts a file into its place when whole."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 GZIP_LEVEL = 6
-ROW_GROUP_BYTES = 32 << 20
-"""Arrow bytes buffered before a row group of the Parquet file is written."""
 
 
 class BatchSink(Protocol):
@@ -65,39 +63,6 @@ class GzipJsonLines(JsonLines):
     def close(self) -> None:
         """Write the end of the compressed stream."""
         self._gzip.close()
-
-
-class ParquetFile:
-    """One Parquet file with the columns and types of a segment, or those of ``schema``."""
-
-    def __init__(self, stream: BinaryIO, schema: pa.Schema | None = None) -> None:
-        import pyarrow.parquet as pq
-
-        from winnow.files.segments import ARROW_SCHEMA
-
-        self._writer = pq.ParquetWriter(stream, schema or ARROW_SCHEMA, compression="zstd")
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = 0
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Hold ``batch`` until a row group is full."""
-        self._held.append(batch)
-        self._held_bytes += batch.nbytes
-        if self._held_bytes >= ROW_GROUP_BYTES:
-            self._flush()
-
-    def _flush(self) -> None:
-        import pyarrow as pa
-
-        if self._held:
-            table = pa.Table.from_batches(self._held)
-            self._writer.write_table(table, row_group_size=table.num_rows)
-        self._held, self._held_bytes = [], 0
-
-    def close(self) -> None:
-        """Write the last row group and the footer."""
-        self._flush()
-        self._writer.close()
 
 
 def _list_values(name: str, column: pa.Array, as_text: bool) -> list[Any]:

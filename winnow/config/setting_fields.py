@@ -364,6 +364,16 @@ class ScrubSettings(_Frozen):
     )
 
 
+class ReadSettings(_Frozen):
+    """Where records are read that a command writes into a folder."""
+
+    spark_from_bytes: SizeBytes = describe_setting(
+        "Where `winnow read`, `winnow latest` or `winnow changes` writes a folder and reads at least this much of the "
+        "log, a Spark application does instead of its own process. `--engine` decides it for one call.",
+        default=2**33,
+    )
+
+
 class LatestSettings(_Frozen):
     """What tables of the latest state need."""
 
@@ -560,6 +570,7 @@ class SettingFields(BaseSettings):
     alert: AlertSettings
     metrics: MetricsSettings
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
+    read: ReadSettings = Field(default_factory=ReadSettings)
     history: HistorySettings
     page: PageSettings = Field(default_factory=PageSettings)
     latest: LatestSettings = Field(default_factory=LatestSettings)

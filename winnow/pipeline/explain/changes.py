@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 
 from winnow.engine.key_changes import LogExtent, read_key_changes
+from winnow.engine.latest_records import build_latest_plan
+from winnow.engine.read_plans import ReadKind, ReadPart, ReadPlan
 from winnow.errors import UsageError
 from winnow.log.head import Head
 from winnow.log.state import read_receipt
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.state import explain_scan_errors, get_present_order
-from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
+from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.cleanable import PartitionLog, find_cleaned_offset
 
 
@@ -29,47 +32,75 @@ class OffsetBounds:
         return self.by_partition.get(partition, self.everywhere)
 
 
-def read_snapshot_changes(
-    installation: Installation, topic: str, from_snapshot: int, to_snapshot: int | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield the changed keys between two snapshots; ``to_snapshot`` None: the newest.
+@dataclass(frozen=True, slots=True)
+class ChangedExtents:
+    """The states before and after, by partition. ``compares_records``: see :func:`read_key_changes`."""
+
+    by_partition: Mapping[int, tuple[LogExtent, LogExtent]]
+    compares_records: bool = False
+
+
+def read_changes(installation: Installation, view: TopicView, extents: ChangedExtents) -> Iterator[pa.RecordBatch]:
+    """Yield the changed keys, partition by partition.
 
     Both states are those of the topic's present strategy. A compaction alone changes no key.
 
     Raises:
-        UsageError: the table has no such snapshot, or no longer.
         DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(installation, topic)
+    for partition, (before, after) in extents.by_partition.items():
+        yield from _read_changes(
+            installation, view, partition, before, after, compares_records=extents.compares_records
+        )
+
+
+def plan_changes(view: TopicView, extents: ChangedExtents) -> ReadPlan:
+    """Plan the reading of what :func:`read_changes` yields, each partition by itself."""
+    parts = []
+    for number, (partition, (before, after)) in enumerate(extents.by_partition.items()):
+        segments = tuple(dict.fromkeys([*before.list_readable(), *after.list_readable()])) if before != after else ()
+        log = build_latest_plan(partition, 0, 0, max(before.end_offset, after.end_offset), segments)
+        size_bytes = sum(segment.size_bytes for segment in segments)
+        parts.append(ReadPart(number, log, size_bytes, *((before, after) if segments else (None, None))))
+    return ReadPlan(
+        uuid.uuid4().hex,
+        view.log.topic,
+        ReadKind.CHANGES,
+        tuple(parts),
+        order=get_present_order(view.rules),
+        compares_records=extents.compares_records,
+    )
+
+
+def find_snapshot_extents(view: TopicView, from_snapshot: int, to_snapshot: int | None = None) -> ChangedExtents:
+    """Find the states of two snapshots; ``to_snapshot`` None: the newest.
+
+    Raises:
+        UsageError: the table has no such snapshot, or no longer.
+    """
     before = view.log.snapshot(from_snapshot)
     after = view.head if to_snapshot is None else view.log.snapshot(to_snapshot)
     old, new = _list_extents(view, before), _list_extents(view, after)
     undone = before.state.undone_ingests != after.state.undone_ingests
     nothing = LogExtent((), 0, 0)
-    for partition in sorted({*old, *new}):
-        yield from _read_changes(
-            installation,
-            view,
-            partition,
-            old.get(partition, nothing),
-            new.get(partition, nothing),
-            compares_records=undone,
-        )
+    pairs = {
+        partition: (old.get(partition, nothing), new.get(partition, nothing)) for partition in sorted({*old, *new})
+    }
+    return ChangedExtents(pairs, compares_records=undone)
 
 
-def read_offset_changes(
-    installation: Installation, topic: str, from_offset: OffsetBounds, to_offset: OffsetBounds
-) -> Iterator[pa.RecordBatch]:
-    """Yield the keys that the records in [``from_offset``, ``to_offset``) of each partition changed.
+def find_offset_extents(
+    installation: Installation, view: TopicView, from_offset: OffsetBounds, to_offset: OffsetBounds
+) -> ChangedExtents:
+    """Find the states between which the records in [``from_offset``, ``to_offset``) of each partition lie.
 
     Where no end was asked for, it is the log end; where no beginning was, the log start: then every key is inserted.
 
     Raises:
         UsageError: there is no such partition, the beginning lies behind the end or beyond the log, or a compaction
             has removed what was there at the beginning.
-        DamagedSegmentError, RunAgainError, ServiceError: a segment cannot be read.
     """
-    view = load_topic_view(installation, topic)
+    topic = view.log.topic
     for partition in {*from_offset.by_partition, *to_offset.by_partition}:
         if partition >= len(view.partitions):
             raise UsageError(
@@ -80,10 +111,15 @@ def read_offset_changes(
         _choose_bounds(log, from_offset.find(log.partition), to_offset.find(log.partition), cleaned[log.partition])
         for log in view.partitions
     ]
-    for log, (start, end) in zip(view.partitions, bounds, strict=True):
-        low = log.state.log_start_offset
-        before, after = LogExtent(log.segments, low, start), LogExtent(log.segments, low, end)
-        yield from _read_changes(installation, view, log.partition, before, after)
+    return ChangedExtents(
+        {
+            log.partition: (
+                LogExtent(log.segments, log.state.log_start_offset, start),
+                LogExtent(log.segments, log.state.log_start_offset, end),
+            )
+            for log, (start, end) in zip(view.partitions, bounds, strict=True)
+        }
+    )
 
 
 def _choose_bounds(log: PartitionLog, start: int | None, end: int | None, cleaned: int) -> tuple[int, int]:

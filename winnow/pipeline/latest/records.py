@@ -6,11 +6,13 @@ compaction of everything up to the log end. Keys meet within one topic partition
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from winnow.engine.latest_records import read_latest_records
+from winnow.engine.read_plans import ReadKind, ReadPart, ReadPlan
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.errors import UsageError
 from winnow.log.namespaces import CATALOG_NAME
@@ -58,6 +60,23 @@ def read_latest_batches(
                 remaining -= part.num_rows
                 if remaining == 0:
                     return
+
+
+def plan_latest(view: TopicView, partition: int | None = None, columns: Sequence[str] = ()) -> ReadPlan:
+    """Plan the reading of the latest records of all partitions, or of one, each by itself.
+
+    ``columns``: those of records that are written; none: all.
+
+    Raises:
+        UsageError: the topic has no such partition.
+    """
+    parts = [
+        ReadPart(number, build_partition_plan(log), sum(segment.size_bytes for segment in log.segments))
+        for number, log in enumerate(choose_partition_logs(view, partition))
+    ]
+    order = get_present_order(view.rules)
+    topic = view.log.topic
+    return ReadPlan(uuid.uuid4().hex, topic, ReadKind.LATEST, tuple(parts), order=order, columns=tuple(columns))
 
 
 def choose_partition_logs(view: TopicView, partition: int | None) -> tuple[PartitionLog, ...]:

@@ -44,11 +44,8 @@ def read_batches(
     """
     log = installation.log.open(topic)
     head = log.head()
-    count = log.partitions(head)
-    if partition is not None and not 0 <= partition < count:
-        raise UsageError(f"Topic {topic} has partitions 0 to {count - 1}; there is no partition {partition}.")
     remaining = limit if limit is not None else -1
-    for segment, start in _list_wanted(log, head, partition, from_offset or 0, from_time_ms):
+    for segment, start in list_wanted_segments(log, head, partition, from_offset or 0, from_time_ms):
         if remaining == 0:
             return  # the remaining segments are not opened: one may be damaged
         batches = (
@@ -64,10 +61,18 @@ def read_batches(
             yield part
 
 
-def _list_wanted(
+def list_wanted_segments(
     log: TopicLog, head: Head, partition: int | None, from_offset: int, from_time_ms: int | None
 ) -> Iterator[tuple[Segment, int]]:
-    """Yield the segments to read, each with the first offset that is wanted."""
+    """Yield the segments to read, each with the first offset that is wanted.
+
+    Raises:
+        UsageError: the topic has no such partition.
+        DamagedSegmentError, FileNotFoundError: a segment cannot be read for its timestamps.
+    """
+    count = log.partitions(head)
+    if partition is not None and not 0 <= partition < count:
+        raise UsageError(f"Topic {log.topic} has partitions 0 to {count - 1}; there is no partition {partition}.")
     for number, segments in log.segments(head).items():
         if partition not in (None, number):
             continue

@@ -1,0 +1,158 @@
+"""Writes what a command reads into a folder of Parquet files, in this process or on Spark; all files appear at once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, NoReturn
+
+from winnow.engine.events import PlanFailure
+from winnow.engine.read_parts import collect_read_results, run_read_part
+from winnow.engine.read_plans import ReadFile, ReadPlan, ReadResult
+from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
+from winnow.files import disk_sync, storage
+from winnow.files.file_copies import ContentDiffersError, copy_file
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.spark.plan_job import run_plan_job
+
+JOB_NAME: Final = "read"
+"""The program, below jobs/, that writes files; its files lie below the folder of this name in the staging area."""
+NOTHING_WRITTEN: Final = "Nothing was written."
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFolder:
+    """What was written: rows and files."""
+
+    rows: int
+    files: int
+
+
+def write_folder(
+    installation: Installation, log: TopicLog, plan: ReadPlan, target: Path, engine: str | None = None
+) -> WrittenFolder:
+    """Write the files of ``plan`` into the empty folder ``target``.
+
+    They are written where nobody reads; then the folder that holds them all takes the place of the empty one, which
+    keeps its rights. ``engine``: ``local`` or ``spark``; None: by the size of what is read
+    (``read.spark_from_bytes``).
+
+    Raises:
+        UsageError: the folder is not empty any more.
+        RunAgainError: a segment was swept meanwhile.
+        PlanVoidError: a staged file is not the one that a task wrote.
+        DamagedSegmentError: a segment is missing or cannot be read.
+        ConfigurationError, ServiceError: of Spark, an object store or the disk.
+        OSError: the folder cannot be written or replaced.
+    """
+    place = target.resolve()
+    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
+    draft.mkdir(mode=0o700)
+    try:
+        large = plan.size_bytes >= installation.settings.read.spark_from_bytes
+        if engine == "spark" or (engine is None and large):
+            files = _write_on_spark(installation, log, plan, draft)
+        else:
+            files = _write_here(installation, log, replace(plan, root=str(draft), folder=str(draft)))
+            for file in files:
+                Path(file.uri).rename(_locate(plan, file, draft))
+        disk_sync.sync_folder(draft)
+        shutil.copymode(place, draft)
+        _replace_empty_folder(draft, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return WrittenFolder(sum(file.rows for file in files), len(files))
+
+
+def _write_here(installation: Installation, log: TopicLog, plan: ReadPlan) -> tuple[ReadFile, ...]:
+    results = []
+    for part in plan.parts:
+        results.append(run_read_part(plan, part, installation.budget))
+        if "error" in results[-1]:
+            break
+    return _take_files(log, plan, collect_read_results(plan, results))
+
+
+def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, draft: Path) -> tuple[ReadFile, ...]:
+    """Have the files written in the staging area, and copy them into ``draft``."""
+    settings = installation.settings
+    staged = replace(plan, root=settings.staging, folder=storage.join(settings.staging, JOB_NAME, plan.plan_id))
+    try:
+        result = run_plan_job(
+            settings,
+            JOB_NAME,
+            staged,
+            ReadResult,
+            title=f"winnow read {plan.topic}",
+            units=len(plan.parts),
+            size_bytes=plan.size_bytes,
+        )
+        files = _take_files(log, staged, result)
+        for file in files:
+            _copy_file(file, _locate(plan, file, draft))
+        disk_sync.sync_files(_locate(plan, file, draft) for file in files)
+    finally:
+        _remove_staged(staged)
+    return files
+
+
+def _locate(plan: ReadPlan, file: ReadFile, draft: Path) -> Path:
+    return draft / plan.parts[file.number].file_name
+
+
+def _take_files(log: TopicLog, plan: ReadPlan, result: ReadResult | PlanFailure) -> tuple[ReadFile, ...]:
+    if isinstance(result, PlanFailure):
+        _raise_failure(log, plan, result)
+    return result.files
+
+
+def _raise_failure(log: TopicLog, plan: ReadPlan, result: PlanFailure) -> NoReturn:
+    if result.exit_code == DamagedSegmentError.exit_code:
+        live = log.segments(log.head())
+        failed = {failure.partition for failure in result.partitions}
+        for part in plan.parts:
+            if part.log.partition in failed and not set(part.log.segments) <= set(live.get(part.log.partition, ())):
+                raise RunAgainError(
+                    f"A segment of {plan.topic}-{part.log.partition} was swept while it was being read.",
+                    left=NOTHING_WRITTEN,
+                    next="Run it again: it reads the newest snapshot. If that repeats, raise winnow.retired.grace.ms.",
+                )
+        raise DamagedSegmentError(
+            result.error, left=NOTHING_WRITTEN, next=f"What of the topic is damaged: winnow scrub {plan.topic}"
+        )
+    raise make_error(result.exit_code, result.explanation._replace(left=NOTHING_WRITTEN))
+
+
+def _copy_file(file: ReadFile, target: Path) -> None:
+    try:
+        copy_file(file.uri, str(target), file.digest)
+    except (ContentDiffersError, FileNotFoundError) as problem:
+        raise PlanVoidError(
+            f"The file {file.uri} is not the one that a task wrote.",
+            left=NOTHING_WRITTEN,
+            next="Find out what else writes to the staging area, then run it again.",
+        ) from problem
+
+
+def _remove_staged(plan: ReadPlan) -> None:
+    """Remove all that tasks wrote below the plan's folder, also attempts of which nothing came."""
+    storage.delete_unreferenced((entry.uri for entry in storage.list_files(plan.folder)), below=plan.root)
+    storage.remove_empty_root(plan.folder)
+
+
+def _replace_empty_folder(draft: Path, place: Path) -> None:
+    try:
+        os.rename(draft, place)  # noqa: PTH104 - a folder replaces an empty one in one step
+    except OSError:
+        if any(place.iterdir()):
+            raise UsageError(
+                f"--output {place}: the folder is not empty any more.",
+                left=NOTHING_WRITTEN,
+                next="Name an empty folder.",
+            ) from None
+        raise
+    disk_sync.sync_folder(place.parent)
