@@ -35,7 +35,9 @@ the place it comes from.
 _TOPIC = """
 ## Topic keys
 
-Names, ranges and error messages are Kafka's; keys that begin with `winnow.` are Winnow's own. A topic's own value \
+Names, ranges and error messages are Kafka's; keys that begin with `winnow.` are Winnow's own. Where a key counts \
+milliseconds or bytes, `--config` and the page take a unit, too: `2d` (ms, s, min, h, d, w), `1GiB` (B, KiB, MiB, GiB, \
+TiB, kB, MB, GB, TB), and `never` where there is no limit; what is kept is Kafka's number. A topic's own value \
 comes first, then the first of the broker names that is set, then the default. Where the default is not Kafka's, \
 Kafka's stands beside it. Together, these are refused on one topic, whether a value is the topic's own or a default: \
 `min.compaction.lag.ms` above `max.compaction.lag.ms`; `remote.storage.enable=true` with `compact` in the policy; \

@@ -54,6 +54,23 @@ PAGE = (
     Mutant("holder-of-the-past", "somebody whose lease has run out is shown at work")
     .changes("find_holder", never("expires_ms"))
     .caught_by("test_topic_says_who_is_at_work_on_it_and_with_which_run"),
+    Mutant("differences-of-thinned-samples", "records ingested a day are differences of the samples that a chart shows")
+    .changes(
+        "trends._describe_trends", replace("_sum_appended_by_day(samples, A)", "_sum_appended_by_day(samples[::2], A)")
+    )
+    .caught_by("test_records_ingested_a_day_do_not_depend_on_the_minute_of_the_look"),
+    Mutant("recovered-run-needs-attention", "a failed run is counted although its topic was published after it")
+    .changes("LakeSummaries.summarize", replace("~is_recovered", "(run.plan_id != '')"))
+    .caught_by("test_a_failed_run_after_which_its_topic_was_published_needs_no_attention"),
+    Mutant("unknown-is-nothing", "topics of which it is not known what is reclaimable are not counted")
+    .changes("lake_summary._sum_topics", set_keyword("topics_unestimated", "0"))
+    .caught_by("test_overview_sums_up_topics_and_counts_their_states"),
+    Mutant("application-counted-by-topic", "each run of one Spark application is one of the longest")
+    .changes("ReceiptFigures.list_ranked", assign("_ROW.plan_id", "_select_job_id"))
+    .caught_by("test_runs_of_one_spark_application_are_one_of_the_longest"),
+    Mutant("half-a-byte", "a unit that gives no whole number is rounded down")
+    .changes("convert_unit", return_value("str(count)", "rest"))
+    .caught_by("test_what_is_no_unit_of_the_key_stays_and_is_refused_as_it_was_typed"),
     Mutant("request-of-another-site", "a form of another site may post with a user's cookie")
     .changes("require_own_request", never("OWN_REQUEST_HEADER"))
     .caught_by("test_every_post_refuses_strangers_other_sites_and_users_without_the_right"),

@@ -123,7 +123,7 @@ Reason = Annotated[
 
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration; may be repeated.", show_default=False),
+    typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration, such as retention.ms=2d; may be repeated.", show_default=False),
 ]
 
 IncludeActiveSegment = Annotated[
