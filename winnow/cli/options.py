@@ -123,7 +123,12 @@ Reason = Annotated[
 
 Config = Annotated[
     list[str] | None,
-    typer.Option("--config", metavar="KEY=VALUE", help="Topic configuration, such as retention.ms=2d; may be repeated.", show_default=False),
+    typer.Option(
+        "--config",
+        metavar="KEY=VALUE",
+        help="Configuration, such as retention.ms=2d; may be repeated.",
+        show_default=False,
+    ),
 ]
 
 IncludeActiveSegment = Annotated[
