@@ -90,11 +90,16 @@ function refreshView() {
   refreshAlertCount();
 }
 
+let isLooking = false;
+
 /** Refreshes a view at once that says that something moved; a view without such a question waits for the next refresh. */
 async function lookForChange() {
   const { view } = shown;
-  if (view?.hasChanged && !document.hidden && (await view.hasChanged()) && shown.view === view && !isInUse())
-    updateView();
+  if (isLooking || document.hidden || !view?.hasChanged) return;
+  isLooking = true;
+  const hasChanged = await view.hasChanged();
+  isLooking = false;
+  if (hasChanged && shown.view === view && !isInUse()) updateView();
 }
 
 function renderHeader(first) {
