@@ -28,11 +28,13 @@ from tests.support.world import (
     record,
     run_between_head_and_commit,
 )
+from winnow.engine.read_plans import locate_read_files
 from winnow.errors import (
     ConfigurationError,
     DamagedMetadataError,
     UsageError,
 )
+from winnow.files import storage
 from winnow.log.head import Change
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
@@ -194,6 +196,17 @@ def test_certificate_names_what_was_not_reached(world: World) -> None:
     assert "A backup (" in said
     assert f"{world.folder}/backup" in said
     assert "Earlier versions" not in said
+
+
+def test_certificate_names_what_a_killed_reading_left_of_this_topic_alone(world: World) -> None:
+    """Its files hold records, and nothing of ours knows whether the reading still works."""
+    staging = world.installation.settings.staging
+    left = storage.join(locate_read_files(staging, TOPIC, "p-1"), "part-000000.parquet.x")
+    for uri in (left, storage.join(locate_read_files(staging, f"{TOPIC}s", "p-2"), "part-000000.parquet.x")):
+        storage.write_bytes(uri, b"records")
+    said = " ".join(certify(world, erase(world)).document.outside)
+    assert f"({left.rpartition('/')[0]})" in said
+    assert said.count("Files of a reading on Spark") == 1
 
 
 def test_certificate_says_that_a_person_declared_what_the_store_cannot_say(world: World) -> None:

@@ -15,6 +15,9 @@ from tests.mutants.changes import (
 from tests.mutants.mutant import Mutant
 
 ERASE = (
+    Mutant("killed-reading-unnamed", "files that a killed reading on Spark left are not named by a certificate")
+    .changes("outside._list_read_files", return_value("iter(())", "startswith"))
+    .caught_by("test_certificate_names_what_a_killed_reading_left_of_this_topic_alone"),
     Mutant("erase-behind-no-fence", "a plan from before the erasure brings its staged copies back")
     .changes("add_erasure", assign("Change(state=after, summary={})", "make_fence_change"))
     .caught_by("test_plan_from_before_is_void_even_where_no_key_was"),

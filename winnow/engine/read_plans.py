@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.strategy_diff import RecordOrder
+from winnow.files import storage
 from winnow.files.file_copies import FileDigest
 from winnow.values.model import PartitionPlan
+
+READ_JOB: Final = "read"
+"""The program, below jobs/, that writes files; they lie below the folder of this name in the staging area."""
+
+
+def locate_read_files(staging: str, topic: str, plan_id: str = "") -> str:
+    """Return the folder of a reading's files; without ``plan_id``, what those of all readings of ``topic`` begin with.
+
+    No topic's name holds an ``@``.
+    """
+    return storage.join(staging, READ_JOB, f"{topic}@{plan_id}")
 
 
 class ReadKind(StrEnum):

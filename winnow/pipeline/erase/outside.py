@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from winnow.engine.read_plans import READ_JOB, locate_read_files
 from winnow.files import storage
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
@@ -29,11 +30,19 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
             "Earlier versions of the deleted objects, if the store could not be asked for them: that it keeps none is "
             "declared (erase.trust_bucket_deletes)."
         )
+    staged = locate_read_files(installation.settings.staging, topic)
+    for folder in sorted({file.uri.rpartition("/")[0] for file in _list_read_files(installation, staged)}):
+        yield f"Files of a reading on Spark that is at work or was killed ({folder}): delete the folder when it is not."
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
         yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."
     for entry in installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows:
         yield f"A backup ({entry.detail}): delete it, and make another one."
+
+
+def _list_read_files(installation: Installation, begin: str) -> Iterator[storage.FileEntry]:
+    found = storage.list_files(storage.join(installation.settings.staging, READ_JOB))
+    return (file for file in found if file.uri.startswith(begin))
 
 
 def count_backups(installation: Installation) -> int:

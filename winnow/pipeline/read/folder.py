@@ -11,7 +11,7 @@ from typing import Final, NoReturn
 
 from winnow.engine.events import PlanFailure
 from winnow.engine.read_parts import collect_read_results, run_read_part
-from winnow.engine.read_plans import ReadFile, ReadPlan, ReadResult
+from winnow.engine.read_plans import READ_JOB, ReadFile, ReadPlan, ReadResult, locate_read_files
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
 from winnow.files import disk_sync, storage
 from winnow.files.file_copies import ContentDiffersError, copy_file
@@ -19,8 +19,6 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.plan_job import run_plan_job
 
-JOB_NAME: Final = "read"
-"""The program, below jobs/, that writes files; its files lie below the folder of this name in the staging area."""
 NOTHING_WRITTEN: Final = "Nothing was written."
 
 
@@ -80,11 +78,11 @@ def _write_here(installation: Installation, log: TopicLog, plan: ReadPlan) -> tu
 def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, draft: Path) -> tuple[ReadFile, ...]:
     """Have the files written in the staging area, and copy them into ``draft``."""
     settings = installation.settings
-    staged = replace(plan, root=settings.staging, folder=storage.join(settings.staging, JOB_NAME, plan.plan_id))
+    staged = replace(plan, root=settings.staging, folder=locate_read_files(settings.staging, plan.topic, plan.plan_id))
     try:
         result = run_plan_job(
             settings,
-            JOB_NAME,
+            READ_JOB,
             staged,
             ReadResult,
             title=f"winnow read {plan.topic}",
