@@ -45,6 +45,16 @@ def test_a_configuration_is_edited_reviewed_and_sent_with_what_was_seen(look: Op
     expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
 
 
+def test_keys_are_in_groups_and_a_filter_leaves_no_empty_one(look: Open) -> None:
+    """The usual ones first, what has no effect on an archive last."""
+    page = look("small").at("#/topics/orders/configuration")
+    page.get_by_role("button", name="Edit configuration").click()
+    groups = page.locator(".key-group:visible .group-title")
+    expect(groups).to_have_text(["Usual", "Lags and deadlines", "Table of the latest state", "Kafka only"])
+    page.get_by_label("Filter keys").fill("compaction.lag")
+    expect(groups).to_have_text(["Lags and deadlines"])
+
+
 def test_a_wrong_value_is_marked_in_its_field_at_once_and_units_become_kafkas_numbers(look: Open) -> None:
     """By the server's own rules; nothing can be reviewed until it is corrected."""
     seen = look("small")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import APIRouter
 from pydantic import Field
@@ -21,6 +21,23 @@ from winnow_airflow.page.responses import Document
 MAXIMUM_KEYS = 100
 MAXIMUM_VALUE_CHARACTERS = 1_000
 Values = dict[str, Annotated[str, Field(max_length=MAXIMUM_VALUE_CHARACTERS)]]
+
+LAGS: Final = frozenset(
+    {
+        *("min.compaction.lag.ms", "max.compaction.lag.ms", "delete.retention.ms", "winnow.retired.grace.ms"),
+        *("winnow.late.arrival.ms", "winnow.latest.max.age.ms"),
+    }
+)
+"""Keys about when something is due, or may go."""
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("segment.jitter.ms", "segment.index.bytes", "file.delete.delay.ms", "max.message.bytes"),
+        *("remote.storage.enable", "internal.segment.bytes"),
+    }
+)
+"""Kafka's keys that an archive keeps for the topic's sake, or that are for tests."""
+LATEST_TABLE: Final = ("winnow.latest.", "winnow.key.", "winnow.value.")
+"""What the keys of the table of the latest state begin with."""
 
 router = APIRouter(prefix="/api/configuration", dependencies=[may_view])
 
@@ -80,13 +97,17 @@ def _check_value(name: str, text: str) -> Document:
 
 
 def _describe_key(definition: Definition, default: str | None) -> Document:
-    """Describe a key. ``choices``: its valid values, or for a list the valid elements; None: any of its type."""
+    """Describe a key. ``group``: usual, lags, latest_table or kafka_only.
+
+    ``choices``: its valid values, or for a list the valid elements; None: any of its type.
+    """
     valid = definition.validator
     choices = list(valid.values) if isinstance(valid, OneOf) else None
     if definition.kind is ValueType.BOOLEAN:
         choices = ["true", "false"]
     return {
         "name": definition.name,
+        "group": _choose_group(definition.name),
         "type": definition.kind.value,
         "is_list": definition.kind is ValueType.LIST,
         "choices": choices,
@@ -94,3 +115,11 @@ def _describe_key(definition: Definition, default: str | None) -> Document:
         "unit": definition.unit,
         "sentence": definition.sentence,
     }
+
+
+def _choose_group(name: str) -> str:
+    if name in WITHOUT_EFFECT:
+        return "kafka_only"
+    if name in LAGS:
+        return "lags"
+    return "latest_table" if name.startswith(LATEST_TABLE) else "usual"

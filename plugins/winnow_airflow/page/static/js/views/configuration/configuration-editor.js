@@ -6,6 +6,12 @@ import { describeSetting } from "../../format.js";
 import { createIcon } from "../../icons.js";
 
 const CHECK_AFTER_MS = 250;
+const GROUPS = [
+  ["usual", "Usual"],
+  ["lags", "Lags and deadlines"],
+  ["latest_table", "Table of the latest state"],
+  ["kafka_only", "Kafka only"],
+];
 
 /** Lists what a key of few values may be set to: [value, label]. */
 function listChoices(key) {
@@ -70,6 +76,20 @@ export function createConfigurationEditor(keys, values, onChange) {
   }
 
   const rows = keys.map((key) => createRow(key));
+  const groups = GROUPS.map(([name, label]) => {
+    const members = rows.filter(({ key }) => key.group === name);
+    const title = h("h3", { class: "group-title", id: createId("group") }, label);
+    const place = { class: "key-group", role: "group", "aria-labelledby": title.id };
+    return {
+      members,
+      element: h(
+        "div",
+        place,
+        title,
+        members.map(({ element }) => element),
+      ),
+    };
+  });
   const search = h("input", {
     type: "search",
     placeholder: "Filter keys",
@@ -83,6 +103,7 @@ export function createConfigurationEditor(keys, values, onChange) {
     const wanted = search.value.trim().toLowerCase();
     for (const { element, key } of rows)
       element.hidden = !key.name.includes(wanted) && !key.sentence.toLowerCase().includes(wanted);
+    for (const { element, members } of groups) element.hidden = members.every((row) => row.element.hidden);
   }
 
   function createRow(key) {
@@ -158,7 +179,7 @@ export function createConfigurationEditor(keys, values, onChange) {
       "div",
       { class: "key-form" },
       h("div", { class: "search" }, createIcon("search"), search),
-      rows.map(({ element }) => element),
+      groups.map(({ element }) => element),
     ),
     getChanges,
     getTrouble,
