@@ -44,11 +44,11 @@ def is_triggered(context: Mapping[str, Any]) -> bool:
     return bool(context["dag_run"].run_type == "manual")
 
 
-def push_outcomes(context: Mapping[str, Any], found: Sequence[TopicOutcome]) -> None:
+def push_outcomes(context: Mapping[str, Any], outcomes: Sequence[TopicOutcome]) -> None:
     """Leave what came of topics, if somebody triggered the DAG run."""
-    if not is_triggered(context) or not found:
+    if not is_triggered(context) or not outcomes:
         return
-    value = TaskOutcome(outcomes=list(found[:MAXIMUM_OUTCOMES]), further=max(0, len(found) - MAXIMUM_OUTCOMES))
+    value = TaskOutcome(outcomes=list(outcomes[:MAXIMUM_OUTCOMES]), further=max(0, len(outcomes) - MAXIMUM_OUTCOMES))
     context["ti"].xcom_push(key=OUTCOME_KEY, value=value)
 
 
@@ -80,16 +80,16 @@ def describe_idle_topics(installation: Installation, reasons_of: Mapping[str, Ma
     if len(reasons_of) > MAXIMUM_OUTCOMES:
         text = f"Of {len(reasons_of):,} topics nothing was due, or other runs work on them."
         return [TopicOutcome(topic="", kind="idle", text=text, plan_id=None)]
-    found = []
+    outcomes = []
     for topic, reasons in sorted(reasons_of.items()):
         if Reason.IN_PROGRESS.value in reasons:
-            found.append(describe_left_topic(installation, topic))
+            outcomes.append(describe_left_topic(installation, topic))
         else:
             overview = installation.store.overview.find_recorded(topic)
             ratio = None if overview is None else (overview.dirty_ratio, overview.threshold)
             text = describe_idle_topic(reasons, ratio)
-            found.append(TopicOutcome(topic=topic, kind="idle", text=text, plan_id=None))
-    return found
+            outcomes.append(TopicOutcome(topic=topic, kind="idle", text=text, plan_id=None))
+    return outcomes
 
 
 def describe_left_topic(installation: Installation, topic: str) -> TopicOutcome:

@@ -42,12 +42,12 @@ def convert_unit(name: str, text: str) -> str:
     stripped = text.strip()
     if stripped.lower() == NEVER and definition.default in {str(MAXIMUM_LONG), "-1"}:
         return str(definition.default)
-    found = _NUMBER.fullmatch(stripped)
-    if found is None or found[2] not in factors:
+    number = _NUMBER.fullmatch(stripped)
+    if number is None or number[2] not in factors:
         return text
-    whole, _, fraction = found[1].partition(".")
+    whole, _, fraction = number[1].partition(".")
     scale = 10 ** len(fraction)
-    count, rest = divmod(int(whole + fraction) * factors[found[2]], scale)
+    count, rest = divmod(int(whole + fraction) * factors[number[2]], scale)
     # Half a millisecond or byte is a slip, and would be told as no number.
     return text if rest else str(count)
 

@@ -16,8 +16,8 @@ def describe_idle_topic(reasons: Mapping[str, int], ratio: tuple[float, float] |
         reasons: the number of partitions per reason (:class:`~winnow.values.model.Reason`).
         ratio: the largest dirty ratio of its partitions, and ``min.cleanable.dirty.ratio``; None: not known.
     """
-    found = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-    clauses = [(_explain_idle(Reason(reason), ratio), count) for reason, count in found]
+    ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+    clauses = [(_explain_idle(Reason(reason), ratio), count) for reason, count in ordered]
     if len(clauses) == 1:
         return f"Nothing was due: {clauses[0][0]}."
     causes = [f"of {format_count(count, 'partition')}, {clause}" for clause, count in clauses]

@@ -91,11 +91,11 @@ def _sum_appended_by_day(samples: Sequence[Sample], since_ms: int) -> dict[int, 
 
     Of all samples, before any is left out for a chart. A day without a sample, or before the first one, is left out.
     """
-    found: dict[int, int] = {}
+    appended: dict[int, int] = {}
     for earlier, later in itertools.pairwise(samples):
         day_ms = max(since_ms, later.recorded_at_ms // DAY_MS * DAY_MS)
-        found[day_ms] = found.get(day_ms, 0) + max(0, later.end_offsets - earlier.end_offsets)
-    return found
+        appended[day_ms] = appended.get(day_ms, 0) + max(0, later.end_offsets - earlier.end_offsets)
+    return appended
 
 
 def _describe_samples(samples: Sequence[Sample], since_ms: int) -> list[Document]:

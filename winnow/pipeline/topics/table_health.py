@@ -22,13 +22,13 @@ def build_table_health(view: TopicView, *, recorded_at_ms: int) -> TableHealth:
     """Build the health of the table of the topic in ``view``."""
     segment_bytes = view.config.segment_bytes
     by_partition = [[segment.size_bytes for segment in log.segments] for log in view.partitions]
-    sizes = [size for own_sizes in by_partition for size in own_sizes]
+    sizes = [size for partition_sizes in by_partition for size in partition_sizes]
     # The only file of a partition is as large as its log is: there is nothing to merge it with.
     small = [
         size
-        for own_sizes in by_partition
-        if len(own_sizes) > 1
-        for size in own_sizes
+        for partition_sizes in by_partition
+        if len(partition_sizes) > 1
+        for size in partition_sizes
         if size * SMALL_SHARE < segment_bytes
     ]
     metadata, state = view.head.table.metadata, view.head.state
