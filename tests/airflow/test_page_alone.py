@@ -48,7 +48,9 @@ def test_a_topic_is_created_configured_compacted_and_read_without_a_shell(
     page.get_by_role("dialog").get_by_label("Partitions").fill("1")
     agree(page, "Create", "a new service")
     # The page shows it when the DAG run has ended.
-    page.get_by_role("link", name=TOPIC, exact=True).click()
+    page.locator("#main").get_by_role("link", name=TOPIC, exact=True).click()
+    # What came of a button stands beside it, in the words of the tasks, until the next one is pressed.
+    expect(page.locator(".toast")).to_contain_text(f"Created {TOPIC} with 1 partition")
     page.get_by_role("link", name="Configuration", exact=True).click()
     page.get_by_role("button", name="Add partitions").click()
     agree(page, "Add partitions", "more load")
@@ -73,6 +75,9 @@ def test_a_topic_is_created_configured_compacted_and_read_without_a_shell(
     page.get_by_role("link", name="Log", exact=True).click()
     page.locator("#history a.row-link").first.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(re.compile(f"Compaction of {TOPIC}.*published"))
+    toast = page.locator(".toast", has_text=f"Compacting {TOPIC}")
+    expect(toast).to_contain_text(re.compile(f"{TOPIC}: [0-9]+ records removed, .* swept"))
+    expect(page.locator(".toast")).to_have_count(1)
     page.screenshot(path=tmp_path / "run.png", full_page=True)
     read = [row["offset"] for batch in read_batches(lake, TOPIC) for row in batch.to_pylist()]
     assert sorted(read) == sorted(each.offset for each in compute_survivors(records))

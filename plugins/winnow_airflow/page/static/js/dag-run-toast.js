@@ -30,6 +30,8 @@ function showToast(title) {
       createIcon("close"),
     ),
   );
+  // What has succeeded makes room, so that toasts do not pile up over what one wants to press next.
+  for (const done of document.querySelectorAll(".toast[data-state='success']")) done.remove();
   document.getElementById("toasts").prepend(box);
   return { box, text };
 }
@@ -50,8 +52,9 @@ async function explainWait(run, state) {
 
 /** Polls a DAG run until it ends, then calls ``onEnd(state)``. Dismissing the toast does not stop the polling. */
 export function pollDagRun(title, run, onEnd) {
-  const { text } = showToast(title);
-  const show = (state, note = "", outcome = null) =>
+  const { box, text } = showToast(title);
+  const show = (state, note = "", outcome = null) => {
+    box.dataset.state = state;
     updateChildren(
       text,
       createDagRunBadge(state),
@@ -59,6 +62,7 @@ export function pollDagRun(title, run, onEnd) {
       outcome,
       note ? h("p", { class: "quiet" }, note) : null,
     );
+  };
   show(run.state);
   announceToScreenReader(`${title}: ${run.state}.`);
   let wait = MINIMUM_POLL_MS;
