@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 
-from winnow.errors import BadInputError, UsageError
+from winnow.errors import BadInputError, ServiceError, UsageError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.target_topic import TargetDescription, TargetTopic
 from winnow.kafka.transactional_writer import TransactionalWriter
@@ -85,11 +85,17 @@ class RestoreOpening:
 
     def _stop_shares(self) -> None:
         """Fence what earlier calls let write; only after that nobody commits positions any more."""
-        _, state = self._read_state()
+        wished = self._request.shares or 1
+        needed = wished if wished > 1 else 0
+        try:
+            _, state = self._read_state()
+        except ServiceError:
+            # A share that died within a transaction withholds its positions until that times out, or it is fenced.
+            fence_shares(self._settings, self._target.name, needed=needed)
+            _, state = self._read_state()
         if state is None:
             # The target may have been deleted while shares of a former restore stood still.
-            wished = self._request.shares or 1
-            fence_shares(self._settings, self._target.name, needed=wished if wished > 1 else 0)
+            fence_shares(self._settings, self._target.name, needed=needed)
         elif state.phase is Phase.WRITING and state.identity.shares > 1:
             count = state.identity.shares
             fence_shares(self._settings, self._target.name, count=count, needed=count)
