@@ -10,7 +10,6 @@ from winnow.values.model import AIRFLOW_HOLDER
 if TYPE_CHECKING:
     from winnow.store import Store
 
-COMPACT_ACTION: Final = "compact"
 LATEST_ENTRIES: Final = 50
 """How many of the newest requests in the audit log are looked through for the one that a DAG run was triggered by."""
 
@@ -36,11 +35,12 @@ def find_holder(store: Store, topic: str, *, now_ms: int) -> TopicHolder | None:
 
 
 def _name_actor(store: Store, holder: str) -> str:
+    from winnow.store.audit import AuditAction
     from winnow.store.rows import Window
 
     if not holder.startswith(AIRFLOW_HOLDER):
         return f"process {holder}"
-    entries = store.audit.list_entries(Window(1, LATEST_ENTRIES), action=COMPACT_ACTION).rows
+    entries = store.audit.list_entries(Window(1, LATEST_ENTRIES), action=AuditAction.COMPACT.value).rows
     actor = next((entry.actor for entry in entries if entry.origin == holder), None)
     dag_id, _, run_id = holder.removeprefix(AIRFLOW_HOLDER).partition(":")
     return actor or f"DAG run {run_id} of {dag_id}"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from winnow_airflow.older_airflow import AirflowRescheduleException, AirflowSkipException
+from winnow_airflow.older_airflow import AirflowFailException, AirflowRescheduleException, AirflowSkipException
 from winnow_airflow.task_defaults import describe_error
 
 if TYPE_CHECKING:
@@ -59,13 +59,15 @@ def push_sentences(context: Mapping[str, Any], topic: str, sentences: Sequence[s
 
 @contextmanager
 def push_failure(context: Mapping[str, Any]) -> Iterator[None]:
-    """Leave the error that ends the block."""
+    """Leave the error that ends the block: the one in whose place Airflow's own was raised, before Airflow 3.3."""
     try:
         yield
     except (AirflowSkipException, AirflowRescheduleException):
         raise
     except Exception as problem:
-        push_outcomes(context, [TopicOutcome(topic="", kind="failed", text=describe_error(problem), plan_id=None)])
+        cause = problem.__cause__ if isinstance(problem, AirflowFailException) else None
+        text = describe_error(cause if isinstance(cause, Exception) else problem)
+        push_outcomes(context, [TopicOutcome(topic="", kind="failed", text=text, plan_id=None)])
         raise
 
 

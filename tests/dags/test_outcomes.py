@@ -13,11 +13,13 @@ from tests.dags.conftest import RunDag
 from tests.dags.test_dry_run_dag import returned
 from tests.support.dag_topics import build_old_lines, lose_a_record, make_topic, write_lines
 from winnow.config.settings import Settings
+from winnow.errors import UsageError
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.store.rows import AuditEntry
-from winnow_airflow.outcomes import MAXIMUM_OUTCOMES, OUTCOME_KEY, TopicOutcome, push_outcomes
+from winnow_airflow.older_airflow import AirflowFailException, fail_without_retries
+from winnow_airflow.outcomes import MAXIMUM_OUTCOMES, OUTCOME_KEY, TopicOutcome, push_failure, push_outcomes
 from winnow_airflow.tasks.eligibility_steps import looks_at_all
 
 
@@ -120,17 +122,35 @@ def test_a_topic_that_somebody_names_is_looked_at_although_it_was_idle() -> None
     assert not looks_at_all({"dry_run": False, "topics": []})
 
 
+class Run:
+    """A DAG run."""
+
+    run_type = "scheduled"
+
+
+class Task:
+    """A task; ``pushed``: what it left."""
+
+    pushed: dict[str, Any] | None = None
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        """Keep what is left."""
+        self.pushed = value
+
+
+def test_an_error_in_whose_place_airflow_got_another_is_told_in_its_own_words() -> None:
+    """Before Airflow 3.3, what no retry can mend becomes an exception of Airflow's."""
+    run, task = Run(), Task()
+    run.run_type = "manual"
+    failing = push_failure({"dag_run": run, "ti": task})
+    with pytest.raises(AirflowFailException), failing, fail_without_retries(has_policies=False):
+        raise UsageError("There is no partition 7.")
+    left: Any = task.pushed
+    assert left["outcomes"][0]["text"].startswith("There is no partition 7.")
+
+
 def test_a_run_of_the_schedule_leaves_nothing_and_a_large_one_counts_the_rest() -> None:
     """No press of a button waits for it; and an XCom stays small."""
-
-    class Run:
-        run_type = "scheduled"
-
-    class Task:
-        pushed: dict[str, Any] | None = None
-
-        def xcom_push(self, key: str, value: Any) -> None:
-            self.pushed = value
 
     told = [TopicOutcome(topic=f"t-{n}", kind="done", text="x", plan_id=None) for n in range(MAXIMUM_OUTCOMES + 3)]
     run, task = Run(), Task()

@@ -8,6 +8,7 @@ from functools import partial
 
 from tests.support.world import World
 from winnow.config.settings import Settings
+from winnow.engine.events import PlanOutcome
 from winnow.engine.job_documents import read_job_document
 from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
 from winnow.engine.latest_plans import UpdatePlan
@@ -42,12 +43,7 @@ def run_latest_job(
         run_update_unit(_send(unit), budget, partial(TaskRows, secrets=secrets), compute_partition_facts)
         for unit in build_update_units(uri, plan)
     ]
-    outcome = write_update_outcome(uri, plan, results)
-    (reference,) = plans
-    if outcome.failure is not None:
-        return JobOutcome(1, failures={reference.plan_id: outcome.failure})
-    assert outcome.sha256 is not None
-    return JobOutcome(0, digests={reference.plan_id: outcome.sha256})
+    return _report(write_update_outcome(uri, plan, results), plans)
 
 
 def run_scrub_job(
@@ -68,9 +64,7 @@ def run_scrub_job(
         outcomes.append(read_scrubbed_file(unit.file, lambda _: None))
         if progress is not None:
             progress({"event": "file", "bytes": unit.size_bytes})
-    sha256 = write_scrub_result(uri, plan, outcomes).sha256
-    assert sha256 is not None
-    return JobOutcome(0, digests={plans[0].plan_id: sha256})
+    return _report(write_scrub_result(uri, plan, outcomes), plans)
 
 
 def run_read_job(
@@ -90,11 +84,16 @@ def run_read_job(
     for unit in build_read_units(uri, plan):
         run_read_unit(unit, budget)
         results.append(run_read_unit(unit, budget))
-    outcome = write_read_outcome(uri, plan, results)
+    return _report(write_read_outcome(uri, plan, results), plans)
+
+
+def _report(outcome: PlanOutcome, plans: Sequence[PlanReference]) -> JobOutcome:
+    """What the process that submits learns of the application that carried out the one plan."""
+    (reference,) = plans
     if outcome.failure is not None:
-        return JobOutcome(1, failures={plans[0].plan_id: outcome.failure})
+        return JobOutcome(1, failures={reference.plan_id: outcome.failure})
     assert outcome.sha256 is not None
-    return JobOutcome(0, digests={plans[0].plan_id: outcome.sha256})
+    return JobOutcome(0, digests={reference.plan_id: outcome.sha256})
 
 
 def _send(unit: UpdateUnit) -> UpdateUnit:

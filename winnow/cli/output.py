@@ -61,7 +61,9 @@ def format_bytes(size_bytes: float) -> str:
 
 def format_count(number: int, noun: str) -> str:
     """``1 file``, ``2 files``, ``12,345 files``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    from winnow.report.receipts import format_count as convert
+
+    return convert(number, noun)
 
 
 def format_names(items: Iterable[str], most: int = 5) -> str:

@@ -131,7 +131,6 @@ function createTotals({ totals }) {
 /** Describes what is reclaimable: a lower bound while it is not known of every topic. */
 function describeReclaimable(totals) {
   if (!totals.reclaimable_bytes && totals.topics_unestimated) return "not known yet";
-  if (totals.reclaimable_bytes === null) return "not known yet";
   return `${totals.topics_unestimated ? "at least " : ""}${formatBytes(totals.reclaimable_bytes)}`;
 }
 
