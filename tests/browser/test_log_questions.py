@@ -99,7 +99,7 @@ def test_a_compaction_is_undone_from_its_runs_page_by_a_dag_run_and_the_topic_is
     assert (conf["action"], conf["topic"], conf["and_later"]) == ("undo", "devices", False)
     with open_world(seen.server.lake.parent, FakeClock(read_wall_clock_ms())) as world:
         try:
-            wanted: Any = {"only_partitions": [], **conf}
+            wanted: Any = {"config": {}, "only_partitions": [], **conf}
             assert "came back into the log" in change_topic(world.installation, wanted).text
             address = f"{seen.server.url}/api/v2/dags/change_topics/dagRuns/{run['dag_run_id']}"
             assert page.request.patch(address, data={"state": "success"}).ok

@@ -27,13 +27,13 @@ function describeUnits(key) {
 /**
  * Creates the form. ``keys``: as the server describes them; ``values``: what the topic sets. ``onChange(changes)`` is
  * called with ``{config, reset}`` after each edit, and once the server has said of each value whether it is valid and
- * what it is in Kafka's unit. ``getTrouble()`` says why the changes cannot be sent yet, empty: nothing hinders.
+ * what it is in Kafka's unit. ``getTrouble()`` says why the changes cannot be sent, empty: nothing hinders;
+ * ``finishCheck()`` resolves when the server has answered for all that was typed.
  */
 export function createConfigurationEditor(keys, values, onChange) {
   const edited = new Map();
   const answers = new Map();
   let timer = null;
-  let isPending = false;
   const isSet = (name) => Object.hasOwn(values, name);
 
   function getChanges() {
@@ -53,14 +53,18 @@ export function createConfigurationEditor(keys, values, onChange) {
 
   function getTrouble() {
     const wrong = rows.filter((row) => row.hasError()).map((row) => row.key.name);
-    if (wrong.length) return `Correct ${wrong.join(", ")} first`;
-    return isPending ? "The values are being checked" : "";
+    return wrong.length ? `Correct ${wrong.join(", ")} first` : "";
   }
 
   function checkSoon() {
-    isPending = true;
     clearTimeout(timer);
     timer = setTimeout(check, CHECK_AFTER_MS);
+  }
+
+  /** Asks the server at once about what was typed just now. */
+  function finishCheck() {
+    clearTimeout(timer);
+    return check();
   }
 
   async function check() {
@@ -69,7 +73,6 @@ export function createConfigurationEditor(keys, values, onChange) {
     // Without an answer the review, and the task after it, still check the values.
     const found = await sendJson("POST", "configuration/values", { config: asked }).catch(() => ({ values: {} }));
     if (mine !== timer) return;
-    isPending = false;
     for (const [name, answer] of Object.entries(found.values)) answers.set(name, { ...answer, text: asked[name] });
     for (const row of rows) row.showAnswer();
     onChange(getChanges());
@@ -183,5 +186,6 @@ export function createConfigurationEditor(keys, values, onChange) {
     ),
     getChanges,
     getTrouble,
+    finishCheck,
   };
 }

@@ -47,7 +47,10 @@ export function createConfigurationTab(topic) {
           key: "review",
           kind: "solid",
           disabledReason: count ? editor.getTrouble() : "Change a value first",
-          onPress: () => openReviewDialog(topic, found.values, editor.getChanges(), leaveEditor),
+          onPress: async () => {
+            await editor.finishCheck();
+            if (editor.getTrouble() === "") openReviewDialog(topic, found.values, editor.getChanges(), leaveEditor);
+          },
         }),
       );
     };
