@@ -14,6 +14,8 @@ from tests.browser.conftest import Open
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.store import RunState, Store
+from winnow.store.rows import AuditEntry
+from winnow.values.model import AIRFLOW_HOLDER
 from winnow_airflow.outcomes import OUTCOME_KEY
 
 QUICKLY_MS = 15_000
@@ -82,6 +84,18 @@ def test_selected_topics_are_compacted_by_one_dag_run_that_is_followed_to_its_en
     page = seen.at(f"#/dag-runs/compact_now/{quote(run['dag_run_id'], safe='')}")
     expect(page.locator(".outcomes li")).to_have_count(2)
     seen.picture("dag-run-outcome")
+    # On the topic's own page it stays when the toast is gone.
+    record_compact_request(seen, "payments", run["dag_run_id"])
+    page = seen.at("#/topics/payments")
+    expect(page.locator(".last-request")).to_contain_text("Last request: compact by alice")
+    expect(page.locator(".last-request .outcomes li")).to_have_text(re.compile("^3,800 records removed.* Open the run"))
+    seen.picture("topic-last-request", whole=False)
+
+
+def record_compact_request(seen: BrowserPage, topic: str, run_id: str) -> None:
+    """Record what a task of ``compact_now`` records when it begins."""
+    origin = f"{AIRFLOW_HOLDER}compact_now:{run_id}"
+    open_store(seen).audit.record(AuditEntry(read_wall_clock_ms(), "alice", "compact", topic, origin=origin))
 
 
 def told(topic: str, kind: str, text: str, plan_id: str | None = None) -> dict[str, str | None]:

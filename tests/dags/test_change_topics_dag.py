@@ -85,7 +85,7 @@ def test_a_topic_is_created_grows_and_is_configured_by_runs(installation: Instal
     assert [(each.action, each.actor, each.reason, each.detail) for each in recorded] == [
         ("add_partitions", "dag_test", "more", "3 partitions"),
         ("alter", "dag_test", "finer", "segment.ms=3600000, reset retention.ms"),
-        ("create", "dag_test", "new", "2 partition(s), retention.ms=604800000"),
+        ("create", "dag_test", "new", "2 partitions, retention.ms=604800000"),
     ]
     assert all(each.origin.startswith("airflow:change_topics:") for each in recorded)
 
@@ -190,7 +190,7 @@ def test_an_undo_says_what_came_back_and_how_to_go_on(installation: Installation
     make_topic(installation, tmp_path, "orders", [build_old_lines(100, 10)])
     plan_id = compact(installation, tmp_path)
     said = change(installation, "undo", change_id=plan_id, only_partitions=[0])
-    assert "90 record(s) in 1 file(s) came back into the log: orders-0 begins at 0." in said
+    assert "90 records in 1 file came back into the log: orders-0 begins at 0." in said
     assert "winnow partitions resume orders --partition 0 --by 'undone by" in said
     made = count_commits(installation)
     assert "undone already" in change(installation, "undo", change_id=plan_id)

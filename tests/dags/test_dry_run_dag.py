@@ -69,7 +69,7 @@ def test_a_dry_run_says_what_would_happen_and_a_shadow_what_else_could(
     assert (idle["eligible"], orders["eligible"]) == (False, True)
     assert idle["would"] == "idle: nothing is due (1 no_closed_segment)."
     assert orders["would"].startswith(
-        "orders: 1 of 1 partition(s) due (1 dirty_ratio). It would read 100 records in 1 segment(s), "
+        "orders: 1 of 1 partition due (1 dirty_ratio). It would read 100 records in 1 segment, "
     )
     assert "write at most" in orders["would"]
     assert "remove 0 to 99 records" in orders["would"]
@@ -166,7 +166,7 @@ def test_a_dry_run_foretells_retention_beside_compaction(installation: Installat
     )
     said = dry_run.preview_compaction(installation, "orders", as_of_ms=installation.now_ms())["would"]
     assert said is not None
-    assert "retire 50 records in 1 segment(s) by retention" in said
+    assert "retire 50 records in 1 segment by retention" in said
     installation.store.leases.acquire("orders", "airflow:compact_topics:other", installation.now_ms(), 60_000)
     found = dry_run.preview_compaction(installation, "orders", as_of_ms=installation.now_ms())
     assert found["would"] == "orders: nothing is due (1 in_progress)."

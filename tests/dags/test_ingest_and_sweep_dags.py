@@ -98,7 +98,7 @@ def test_failure_of_entries_names_them_and_stops_only_their_own_topics(
         ingest_steps.ingest_entries(installation, entries, as_of_ms=read_wall_clock_ms())
     assert [line.split(":")[0] for line in str(raised.value).splitlines()] == ["orders", "missing"]
     assert [len(read_topic(installation, topic)) for topic in ("orders", "clicks", "returns")] == [0, 20, 10]
-    assert "clicks: 10 records appended from 1 file(s)" in caplog.text
+    assert "clicks: 10 records appended from 1 file" in caplog.text
     assert "orders: an entry was not tried" in caplog.text
 
 

@@ -63,4 +63,4 @@ def test_ten_processes_that_are_stopped_at_random_lose_and_double_no_record(tmp_
         kept = {file.path for file in world.head().state.waiting_files}
         files = {f"{world.head().location}/data/{path}" for path in world.listing(below=f"{world.log_folder()}/data")}
         assert live <= files
-        assert files <= live | kept, f"seed {SEED}: nobody names {len(files - live - kept)} file(s) that are left"
+        assert files <= live | kept, f"seed {SEED}: nobody names files that are left: {len(files - live - kept)}"

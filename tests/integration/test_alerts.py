@@ -340,11 +340,11 @@ def troubles() -> list[Trouble]:
         ),
         Trouble(
             "sweep_stuck", "warning", let_files_lie, look_again, sweep_at_last, None,
-            ["2 retired file(s) with ", " are still there 3 days after their grace"], on_run_page=False,
+            ["2 retired files with ", " still there 3 days after their grace"], on_run_page=False,
         ),
         Trouble(
             "erasure_unfinished", "error", leave_erased_files, watch_again, sweep, None,
-            ["Keys of topic orders are erased for readers, and not yet from disk: 2 file(s) wait"], on_run_page=False,
+            ["Keys of topic orders are erased for readers, and not yet from disk: 2 files wait"], on_run_page=False,
         ),
     ]  # fmt: skip
 

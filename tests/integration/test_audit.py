@@ -83,7 +83,7 @@ def test_every_change_of_a_topic_is_recorded_once_with_the_user_the_dag_run_and_
         ("add_partitions", "3 partitions"),
         ("alter", "cleanup.policy=compact,delete"),
         ("alter", "segment.ms=1000, reset cleanup.policy"),
-        ("create", "1 partition(s), segment.ms=1000"),
+        ("create", "1 partition, segment.ms=1000"),
         ("delete", said(world)[4][1]),
         ("delete_records", "orders-0 below 4"),
         ("import_checkpoint", "orders-0 clean below 2"),

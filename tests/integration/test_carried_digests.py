@@ -125,7 +125,7 @@ def test_a_manifest_that_names_other_segments_than_were_committed_stops_every_st
     message = str(refused.value)
     assert refused.value.exit_code == 4
     assert "The manifests of topic orders do not name the segments that were committed" in message
-    assert "where 2 segment(s) with 18 records" in message
+    assert "where 2 segments with 18 records" in message
     assert "Restore these files from a backup" in message
     assert world.listing() == before
 

@@ -50,7 +50,7 @@ RECEIPT = Receipt(
             bytes_out=1024,
         ),
     ),
-    message="Compacted 1 partition(s) of orders: kept 3 of 6 records.",
+    message="Compacted 1 partition of orders: kept 3 of 6 records.",
     as_of_ms=NOW_MS,
     finished_at_ms=NOW_MS + 1,
     attempt="a-1",
@@ -252,7 +252,7 @@ def test_sweep_with_nothing_to_remove_reports_zero(tmp_path: Path) -> None:
         "kept_versions",
     ]  # fmt: skip
     assert (report["topic"], report["files_deleted"], report["bytes_deleted"]) == ("orders", 0, 0)
-    assert winnow("sweep", "orders").stdout.startswith("orders: 0 file(s) removed.")
+    assert winnow("sweep", "orders").stdout.startswith("orders: 0 files removed.")
     assert winnow("read", "orders").stdout.count("\n") == 6
 
 

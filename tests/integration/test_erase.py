@@ -176,8 +176,8 @@ def test_what_an_erasure_would_end_is_said_before_it_begins(world: World) -> Non
         assert world.plan(world.clock()) is not None
     create_backup(world.installation, str(world.folder / "backup"))
     said = describe_consequences(world.installation, TOPIC)
-    assert "1 run(s) at work become void; 1 tag(s)" in said
-    assert "1 backup(s) may hold such records" in said
+    assert "1 run at work: void afterwards; 1 ref" in said
+    assert "1 backup that may hold such records" in said
 
 
 def test_deleted_topic_refuses(world: World) -> None:
@@ -341,7 +341,7 @@ def test_audit_log_says_who_erased_and_why_and_not_what(world: World) -> None:
     report = erase(world)
     (entry,) = world.installation.store.audit.list_entries(Window(), action=AuditAction.ERASE).rows
     assert (entry.topic, entry.reason) == (TOPIC, "request 4711")
-    assert entry.detail == f"{report.erasure_id}: 1 key(s), 5 record(s) in 2 file(s)"
+    assert entry.detail == f"{report.erasure_id}: 1 key, 5 records in 2 files"
 
 
 def test_secret_is_made_once_for_its_owner_only(world: World) -> None:

@@ -101,7 +101,7 @@ def test_asking_again_makes_no_second_request(world: World) -> None:
     assert world.installation.store.erase_requests.list_requests(Window(), topic=TOPIC).total == 1
     (entry,) = world.installation.store.audit.list_entries(Window(), action=AuditAction.ERASE_REQUEST).rows
     assert (entry.actor, entry.topic, entry.reason) == ("anna", TOPIC, "request 4711")
-    assert entry.detail == f"{asked.request_id}: 1 key(s), 5 record(s) in 2 file(s)"
+    assert entry.detail == f"{asked.request_id}: 1 key, 5 records in 2 files"
 
 
 def test_what_another_person_approved_is_erased_and_the_certificate_names_both(world: World) -> None:

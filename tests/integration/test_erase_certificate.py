@@ -222,7 +222,7 @@ def test_page_to_print_shows_what_a_person_typed_as_text(world: World) -> None:
     page = render_certificate(make_certificate_document(certify(world, report, verify=True)))
     assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; more" in page
     assert "<script" not in page
-    assert "Open: key bytes remain in 2 tombstone(s)" in page
+    assert "Open: key bytes remain in 2 tombstones" in page
     assert page.count("<tr><td>live</td>") == 2
 
 

@@ -93,8 +93,8 @@ def test_certificate_tells_of_a_version_that_is_there_again(world: World, store:
     store.boto.put_object(Bucket=BUCKET, Key=key, Body=b"back")
     store.boto.delete_object(Bucket=BUCKET, Key=key)
     found = make_certificate(world.installation, report.erasure_id)
-    assert (found.files[0].is_gone, found.files[0].answer) == (False, "2 version(s) listed")
-    assert found.open_because == "1 file(s) are there again, or the store has versions of them"
+    assert (found.files[0].is_gone, found.files[0].answer) == (False, "2 versions listed")
+    assert found.open_because == "1 file is there again, or the store has versions of them"
 
 
 def test_bucket_without_versions_is_asked_and_nothing_else_is_done(store: VersionedStore, tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_topic_that_an_ingest_creates_is_in_the_audit_log_as_one_that_is_created
     with sqlite3.connect(home / "home" / "store.db") as store:
         rows = store.execute("SELECT topic, detail FROM winnow_audit WHERE action = 'create'").fetchall()
     details = dict(rows)
-    assert details[TOPIC] == details["by.hand"] == "2 partition(s)"
+    assert details[TOPIC] == details["by.hand"] == "2 partitions"
 
 
 # ---------------------------------------------------------------------------------------------------------- races

@@ -359,7 +359,7 @@ def test_application_has_a_document_of_its_own_that_counts_for_no_record(folder:
         assert applied.erasure_id is not None
         own = make_certificate(world.installation, applied.erasure_id, verify=True)
         assert (own.number, own.chain_length, own.hashes) == (2, 2, [])
-        assert own.document.reason == "1 erasure(s) of the register applied again after: winnow erase --registered"
+        assert own.document.reason == "1 erasure of the register applied again after: winnow erase --registered"
         assert all(each.is_gone for each in own.files)
         again = make_certificate(world.installation, erasure_id)
         lost = json.loads(next((folder / "lost").rglob(f"{erasure_id}.json")).read_text())
@@ -367,7 +367,7 @@ def test_application_has_a_document_of_its_own_that_counts_for_no_record(folder:
         assert {name: getattr(again.document, name) for name in same} == {name: lost[name] for name in same}
         assert again.document.ends == {0: 9, 1: 6}
         (entry, *_) = world.installation.store.audit.list_entries(Window(), action=AuditAction.ERASE).rows
-        assert entry.detail.startswith(f"{applied.erasure_id}: 1 erasure(s) of the register")
+        assert entry.detail.startswith(f"{applied.erasure_id}: 1 erasure of the register")
         assert {path.name for path in (folder / "home" / "erasures").rglob("*.json")} == {
             f"{erasure_id}.json",
             f"{applied.erasure_id}.json",
@@ -385,7 +385,7 @@ def test_original_certificate_is_open_until_the_files_of_the_application_are_gon
             with pytest.raises(RunAgainError):
                 apply_registered(world.installation, TOPIC)
         before = make_certificate(world.installation, erasure_id)
-        assert before.open_because == "erased for readers, not yet from disk: 2 file(s)"
+        assert before.open_because == "erased for readers, not yet from disk: 2 files"
         sweep_topics(world.installation, [TOPIC])
         assert make_certificate(world.installation, erasure_id).open_because is None
         assert list_holding(world, KEY) == []

@@ -112,7 +112,7 @@ def test_link_in_a_plan_folder_deletes_nothing_that_it_leads_to(world: World, ta
     else:  # the same without all the other checks, which take longer than the rest of this test
         (found,) = map(asdict, check_unnamed_files(world.installation.settings))
     assert found["status"] == "warning"
-    assert found["detail"].startswith("1 file(s) or link(s) that nothing names, seen by the last sweep of orders (1).")
+    assert found["detail"].startswith("1 path that nothing names, seen by the last sweep of orders (1).")
 
 
 def test_folder_of_plans_that_is_a_link_has_no_plan_written_elsewhere(world: World, tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_forged_fence_of_an_attempt_at_work_has_it_refused_before_its_files_go(w
         change_row(world, plan.plan_id, status="void", fence=-1)
         with world.installation.store.runs._database.writing() as session:
             session.query(tables.Attempt).update({"fence": -1})
-        assert "0 file(s) removed" not in sweep(world, 1)[0].stdout
+        assert "0 files removed" not in sweep(world, 1)[0].stdout
 
     with run_between_head_and_commit(forge_and_sweep), pytest.raises(PlanVoidError):
         publish_attempt(world.installation, plan.plan_id, "a3")

@@ -138,7 +138,7 @@ def test_only_keys_that_a_record_can_name_are_written_and_deleted(
     assert [key for lake, _, key in places if key and not may_be_named(lake, key)] == []
     assert [storage.read_bytes(each) for each in foreign] == [b"somebody else's"] * len(foreign)
     assert [key for method, key in bucket.list_changes(BUCKET) if key in own and method == "DELETE"] == []
-    assert " 3 file(s) or link(s) that no record of the topic names stay: " in answer.stdout
+    assert " 3 paths that no record of the topic names: left in " in answer.stdout
 
 
 def test_documents_on_s3_are_read_from_their_copies_and_put_back(

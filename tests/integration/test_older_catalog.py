@@ -126,7 +126,7 @@ def test_the_refusal_says_both_ages_and_what_the_older_catalog_lacks(lake: Path)
     """Sequence numbers, fences and times of both, the published runs and the offsets that are missing."""
     put_back(lake, "catalog.backup")
     said = winnow("sweep", TOPIC, code=4).stderr
-    assert "It lacks 1 published run(s), the newest of " in said
+    assert "It lacks 1 published run, the newest of " in said
     assert "orders-0, whose log ends at 6 here and ended at 9" in said
     assert "Recorded at 20" in said
     assert ", fence " in said
@@ -175,7 +175,7 @@ def test_an_accepted_older_head_works_on_and_what_was_given_up_goes_after_a_grac
     before = max(list_metadata_numbers(lake))
     data = list_data(lake)
     said = accept().stdout
-    assert "Given up: 1 published run(s), 1 ingest call(s), 3 offset(s)." in said
+    assert "Given up: 1 published run, 1 ingest call, 3 offsets." in said
     document = json.loads(Path(said.partition("written down in file://")[2].partition(";")[0]).read_text())
     assert document["log_ends"] == {"0": 9}
     assert [receipt["plan_id"] for receipt in document["receipts"]] == document["plan_ids"]

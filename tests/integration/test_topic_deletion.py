@@ -161,7 +161,7 @@ def test_files_of_others_in_the_folder_stay_and_are_counted(world: World) -> Non
     for name in ("notes.txt", "data/notes.txt", "metadata/backup.txt"):
         (location / name).write_text("mine")
     delete_topic(world.installation, TOPIC)
-    assert "3 file(s) in its folder are not Winnow's" in sweep_after(world, GRACE_MS)
+    assert "3 files stay in its folder" in sweep_after(world, GRACE_MS)
     assert len(files(world)) == 3
 
 

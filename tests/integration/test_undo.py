@@ -506,7 +506,7 @@ def test_run_says_by_whom_it_was_undone_and_stays_published(world: World) -> Non
     run = world.installation.store.runs.get(plan_id)
     assert run.status is RunState.PUBLISHED
     assert run.message.startswith("Undone by ")
-    assert "orders-0, orders-1. Before that: Compacted 2 partition(s)" in run.message
+    assert "orders-0, orders-1. Before that: Compacted 2 partitions" in run.message
 
 
 def test_audit_log_names_who_undid_what(world: World) -> None:

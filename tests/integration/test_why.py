@@ -199,7 +199,7 @@ def test_absent_key_is_told_with_the_runs_in_which_tombstones_expired(world: Wor
 
     assert (answer.present, answer.verdict, answer.records) == (False, "absent", ())
     assert [(run.plan_id, run.tombstones_expired) for run in answer.runs] == [(receipt.plan_id, 1)]
-    assert "1 tombstone(s) of orders-0 expired so far" in answer.sentence
+    assert "1 tombstone of orders-0 expired so far" in answer.sentence
 
 
 def test_hot_key_is_counted_whole_and_listed_from_its_end(world: World) -> None:

@@ -211,7 +211,7 @@ def test_timestamps_that_clients_cannot_write_are_refused_unless_they_are_to_be_
     assert target.describe() is None
     report = target.restore(world, drops_timestamps=True)
     assert_restored(target, [dataclasses.replace(records[0], timestamp_ms=None), records[1]])
-    assert any("1 record(s) with a timestamp of 0" in each for each in report.notices)
+    assert any("Restored without their timestamp of 0 or before 1970: 1 record" in each for each in report.notices)
 
 
 def test_consumer_groups_continue_at_the_record_that_they_would_have_read_next(
@@ -232,7 +232,7 @@ def test_consumer_groups_continue_at_the_record_that_they_would_have_read_next(
                 row for part, row in list_rows([r for r in records if r.offset >= offset]) if part == each.partition
             ]
         consumer.close()
-    assert any("1 line(s)" in each for each in report.notices)
+    assert any("1 line of --groups" in each for each in report.notices)
 
 
 def test_groups_with_members_or_other_offsets_are_refused(world: World, target: Target) -> None:

@@ -149,7 +149,7 @@ def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_
     message = str(failed.value)
     committed = len(target.read())
     assert 0 < committed < len(records)
-    what = f"Known to be committed in topic {target.name}: {committed:,} record(s) in 1 of 2 partition(s)"
+    what = f"Known to be committed in topic {target.name}: {committed:,} records in 1 of 2 partitions"
     assert failed.value.left == f"{what}, {committed:,} of them by this call."
     assert "Run the same command again" in failed.value.next
     give_up = f"--target-topic {target.name} --bootstrap-servers {target.servers} --abandon"
@@ -160,7 +160,7 @@ def test_what_is_said_after_committed_transactions_is_what_they_hold_and_how_to_
     with pytest.raises(ConfigurationError, match=r"max\.message\.bytes") as failed:
         target.restore(world)
     more = len(target.read())
-    assert f"{more:,} record(s) in 1 of 2 partition(s), {more - committed:,} of them by this call" in str(failed.value)
+    assert f"{more:,} records in 1 of 2 partitions, {more - committed:,} of them by this call" in str(failed.value)
     monkeypatch.undo()
     target.restore(world)
     assert [(number, row) for number, _, row in target.read()] == list_rows(records)
@@ -177,7 +177,7 @@ def test_a_restore_that_only_had_to_be_configured_has_its_records_in_the_audit_l
         raise ServiceError("the brokers are away.")
 
     monkeypatch.setattr(TargetTopic, "alter_configuration", fail)
-    with pytest.raises(ServiceError, match=r"All 20 record\(s\) are in topic .* and were read back\. Run the same"):
+    with pytest.raises(ServiceError, match=r"20 records are in topic .*, all read back\. Run the same"):
         target.restore(world)
     monkeypatch.undo()
     target.restore(world)
@@ -216,7 +216,7 @@ def test_properties_that_the_library_refuses_after_commits_are_not_said_to_have_
     with pytest.raises(ConfigurationError, match="refuses the client properties") as failed:
         target.restore(world)
     message = str(failed.value)
-    assert f"Known to be committed in topic {target.name}: 20 record(s)" in message
+    assert f"Known to be committed in topic {target.name}: 20 records" in message
     assert "not changed" not in message
     assert "Nothing" not in message
 

@@ -154,7 +154,7 @@ def receipt(plan_id: str = "plan-1", topic: str = "orders", *, finished_at_ms: i
                 expected_bytes_out=60,
             ),
         ),
-        message="Compacted 2 partition(s).",
+        message="Compacted 2 partitions.",
         as_of_ms=NOW_MS - 1,
         finished_at_ms=finished_at_ms,
         attempt="a-1",

@@ -222,7 +222,7 @@ def soak(folder: Path, rounds: int, *, judged: bool = True) -> list[Growth]:
     """
     periods = rounds // PERIOD // 2
     if periods < 1:
-        raise ValueError(f"{rounds} round(s) are too few: at least {2 * PERIOD} show something.")
+        raise ValueError(f"{rounds} rounds are too few: at least {2 * PERIOD} show something.")
     middle = rounds - periods * PERIOD
     start = datetime.now(tz=UTC).timestamp()
     seen: dict[int, Counter[str]] = {}

@@ -23,6 +23,7 @@ from winnow.store.database import Database
 from winnow.store.migration import migrate
 from winnow.store.samples import SampleTable
 from winnow.store.tables import Base
+from winnow.values.counts import format_count
 from winnow.values.documents import dump_json
 from winnow.values.model import Reason, Severity, Status
 from winnow.values.results import Failure, PartitionReceipt, Receipt, Verdict
@@ -382,7 +383,7 @@ def _run(rows: Rows, topic: Topic, status: str, at_ms: int, first: int) -> int:
 def _message(topic: str, status: str, parts: tuple[PartitionReceipt, ...]) -> str:
     if status == "published":
         kept, read = sum(part.records_kept for part in parts), sum(part.records_in for part in parts)
-        return f"Compacted {len(parts)} partition(s) of {topic}: kept {kept} of {read} records."
+        return f"Compacted {format_count(len(parts), 'partition')} of {topic}: kept {kept} of {read} records."
     return {
         "invalid": f"{topic} was not published: validation failed. Readers see the log as before.",
         "broken": f"{topic} was not published: a check could not be carried out.",

@@ -155,7 +155,7 @@ def receipt(plan_id: str | None = "plan-1", topic: str = "orders", *, finished_a
                 bytes_out=1024,
             ),
         ),
-        message="Compacted 1 partition(s).",
+        message="Compacted 1 partition.",
         as_of_ms=NOW_MS - 1,
         finished_at_ms=finished_at_ms,
         attempt="a-1",

@@ -11,7 +11,8 @@ from typer.core import TyperGroup
 
 from winnow.cli.command_errors import guard_command
 from winnow.cli.options import Json
-from winnow.cli.output import format_count, print_lines, write_json
+from winnow.cli.output import print_lines, write_json
+from winnow.values.counts import format_count
 
 PASS = "pass"
 """The command behind ``winnow airflow ...``; it is never typed."""

@@ -14,7 +14,6 @@ from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topics, choose_
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     format_short_time,
     print_heading,
     print_lines,
@@ -22,6 +21,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.clock import format_ms
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.monitor.metrics import TopicsForecast

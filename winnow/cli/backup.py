@@ -12,7 +12,6 @@ from winnow.cli.options import Json, Reason, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     format_short_time,
     print_lines,
     print_message,
@@ -21,6 +20,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import JobBar
 from winnow.errors import ValidationFailedError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

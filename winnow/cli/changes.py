@@ -9,7 +9,7 @@ import typer
 
 from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.options import Topic, open_for_command
-from winnow.cli.output import format_count, print_message
+from winnow.cli.output import print_message
 from winnow.cli.read import (
     Decoded,
     Format,
@@ -23,6 +23,7 @@ from winnow.cli.read import (
     write_to_output,
 )
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.changes import OffsetBounds

@@ -13,13 +13,13 @@ from winnow.cli.command_group import CommandGroup
 from winnow.cli.options import Json, OneTopic, Reason, Topics, choose_topics, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
-    format_count,
     format_short_time,
     print_lines,
     print_message,
     print_table,
     write_json,
 )
+from winnow.values.counts import format_count
 from winnow.values.epochs import describe_offset
 
 if TYPE_CHECKING:

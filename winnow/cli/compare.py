@@ -10,7 +10,6 @@ import typer
 from winnow.cli.options import AsOf, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import (
     format_bytes,
-    format_count,
     format_short_time,
     print_heading,
     print_lines,
@@ -18,6 +17,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.cli.progress import JobBar
+from winnow.values.counts import format_count
 from winnow.values.strategies import Strategy
 
 if TYPE_CHECKING:

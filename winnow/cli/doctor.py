@@ -12,9 +12,10 @@ import typer
 
 from winnow.cli.command_errors import exit_with
 from winnow.cli.options import Json
-from winnow.cli.output import format_count, print_lines, print_table, write_json
+from winnow.cli.output import print_lines, print_table, write_json
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import find_worst_exit_code
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,6 @@ from winnow.cli.key_text import MAY_BE_BASE64
 from winnow.cli.options import Json, Reason, open_for_command
 from winnow.cli.output import (
     format_bytes,
-    format_count,
     format_short_time,
     print_lines,
     print_message,
@@ -24,6 +23,7 @@ from winnow.cli.output import (
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:
@@ -295,7 +295,8 @@ def _certify(
         from winnow.errors import ValidationFailedError
 
         raise ValidationFailedError(
-            f"{found.verified.old_records:,} record(s) of erased keys are in topic {found.document.topic} again.",
+            f"Topic {found.document.topic} has {format_count(found.verified.old_records, 'record')} of erased keys "
+            "again.",
             left=_NOTHING,
             next=f"Erase them again: winnow erase {found.document.topic} --keys-from FILE --reason TEXT",
         )
@@ -370,7 +371,7 @@ def _print_whereabouts(found: KeyWhereabouts) -> None:
     if found.is_gone:
         print_lines(f"No file of topic {found.topic} holds the key; {read}.")
     else:
-        print_lines(f"{format_count(len(found.files), 'file')} of topic {found.topic} hold(s) the key; {read}.")
+        print_lines(f"{format_count(len(found.files), 'file')} of topic {found.topic} with the key; {read}.")
         rows = [
             [
                 each.place,
@@ -399,7 +400,7 @@ def _format_report(report: EraseReport) -> str:
             f"({format_bytes(report.bytes)}) that held one are deleted."
         )
     if report.tombstones:
-        done += f" {format_count(report.tombstones, 'tombstone')} stay, with their keys: erase them again later."
+        done += f" {format_count(report.tombstones, 'tombstone', 'stay')}, with their keys: erase them again later."
     lines = [done]
     if not report.closed and not report.tombstones:
         lines.append(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from winnow.cli.options import open_for_command
-from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
+from winnow.cli.output import format_bytes, format_short_time, print_lines, print_table, write_json
 from winnow.errors import ConfigurationError, EraseRefusedError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.store.erase_requests import RequestedErasure

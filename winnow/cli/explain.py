@@ -11,13 +11,13 @@ from winnow.cli.options import AsOf, IncludeActiveSegment, Json, Topic, open_for
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     print_heading,
     print_lines,
     print_table,
     write_json,
 )
 from winnow.clock import format_ms
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.explain.explain import Explanation, PartitionExplanation

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from winnow.cli.output import format_count, print_message
+from winnow.cli.output import print_message
 from winnow.errors import UsageError
 from winnow.sources.choices import check_choice
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.engine.read_plans import ReadPlan

@@ -13,7 +13,6 @@ from winnow.cli.command_errors import TopicOutcomes, exit_with, run_for_each_top
 from winnow.cli.options import AsOf, Json, Topic, open_for_command, resolve_as_of
 from winnow.cli.output import (
     MAXIMUM_ROWS,
-    format_count,
     format_names,
     print_lines,
     print_message,
@@ -24,6 +23,7 @@ from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
 from winnow.sources.choices import DELETES, EMPTY_VALUES, TOMBSTONES, Choices, check_choice, parse_encodings
 from winnow.sources.field_map import parse_field_map
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.ingest.open import InputPaths

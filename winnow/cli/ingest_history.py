@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.options import Json, Reason, Topic, open_for_command
-from winnow.cli.output import format_bytes, format_count, format_short_time, print_lines, print_table, write_json
+from winnow.cli.output import format_bytes, format_short_time, print_lines, print_table, write_json
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.ingest.history import IngestCall, IngestCalls

@@ -11,10 +11,11 @@ import typer
 from winnow.cli.command_errors import exit_with, report_problem
 from winnow.cli.ingest import show_partitions, withdraw_created, withdraw_if_refused
 from winnow.cli.options import AsOf, Json, open_for_command, resolve_as_of
-from winnow.cli.output import format_count, print_lines, print_message, write_json
+from winnow.cli.output import print_lines, print_message, write_json
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError, find_worst_exit_code
 from winnow.sources.choices import check_choice
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.kafka.offset_syncs import MirrorOrigin

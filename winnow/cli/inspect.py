@@ -15,7 +15,6 @@ from winnow.cli.options import Json
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     format_names,
     print_lines,
     print_table,
@@ -24,6 +23,7 @@ from winnow.cli.output import (
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
 from winnow.sources.field_map import parse_field_map
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.sources.inspection import Inspection, PartitionInspection

@@ -11,7 +11,7 @@ import typer
 from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command
-from winnow.cli.output import format_count, print_lines, print_message
+from winnow.cli.output import print_lines, print_message
 from winnow.cli.read import (
     Format,
     Output,
@@ -25,6 +25,7 @@ from winnow.cli.read import (
 from winnow.errors import UsageError
 from winnow.pipeline.latest.reader_names import SqlEngine
 from winnow.sources.choices import check_choice
+from winnow.values.counts import format_count
 from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from winnow.cli.options import AsOf, Json, Topics, choose_topics, open_for_comma
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     print_heading,
     print_lines,
     print_table,
@@ -21,6 +20,7 @@ from winnow.cli.output import (
 )
 from winnow.clock import format_ms
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.report.metrics import Measurement

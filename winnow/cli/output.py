@@ -59,13 +59,6 @@ def format_bytes(size_bytes: float) -> str:
     return convert(size_bytes)
 
 
-def format_count(number: int, noun: str) -> str:
-    """``1 file``, ``2 files``, ``12,345 files``."""
-    from winnow.report.receipts import format_count as convert
-
-    return convert(number, noun)
-
-
 def format_names(items: Iterable[str], most: int = 5) -> str:
     """The first few of ``items``, and how many more there are."""
     return join_first(list(items), most, ", ", last=" and ")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.options import Json, Reason, Topic, open_for_command
-from winnow.cli.output import MAXIMUM_ROWS, format_count, format_short_time, print_lines, print_table, write_json
+from winnow.cli.output import MAXIMUM_ROWS, format_short_time, print_lines, print_table, write_json
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.topics.partitions import PartitionRow

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from winnow.cli.output import format_bytes, format_count
+from winnow.cli.output import format_bytes
 from winnow.cli.work_pace import ASSUMED_RECORDS_PER_SECOND, WorkPace
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, Task, TaskID

@@ -16,8 +16,9 @@ import typer
 from winnow.cli.folder_output import Engine, choose_folder, write_to_folder
 from winnow.cli.key_text import hint_if_none
 from winnow.cli.options import Topic, open_for_command, parse_time
-from winnow.cli.output import discard_output, format_count, print_message
+from winnow.cli.output import discard_output, print_message
 from winnow.errors import RunAgainError, UsageError
+from winnow.values.counts import format_count
 from winnow.values.typed_keys import parse_key
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from winnow.cli.options import Json, OneTopic, choose_topics, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     format_short_time,
     print_lines,
     print_table,
     write_json,
 )
 from winnow.errors import UnknownTopicError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation

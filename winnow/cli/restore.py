@@ -13,10 +13,11 @@ import typer
 from winnow.cli.command_errors import exit_with
 from winnow.cli.ingest_kafka import BootstrapServers, ClientProperties
 from winnow.cli.options import Json, complete_topic, open_for_command
-from winnow.cli.output import format_bytes, format_count, print_lines, print_message, print_table, write_json
+from winnow.cli.output import format_bytes, print_lines, print_message, print_table, write_json
 from winnow.cli.progress import JobBar
 from winnow.clock import parse_as_of
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.cli.restore_topics import RestoreOutcomes

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from winnow.cli.command_errors import exit_with, print_error
 from winnow.cli.options import Json, Topic, open_for_command
-from winnow.cli.output import format_count, format_names, print_message, print_table, write_json
+from winnow.cli.output import format_names, print_message, print_table, write_json
 from winnow.errors import ValidationFailedError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.read.schema_pull import SchemaPull

@@ -11,7 +11,6 @@ from winnow.cli.command_errors import exit_with, print_error
 from winnow.cli.options import Json, Reason, Topic, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
-    format_count,
     format_short_time,
     print_heading,
     print_lines,
@@ -20,6 +19,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.errors import DamagedMetadataError, UsageError, WinnowError, find_worst_exit_code
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.topics.recovery import FoundSnapshot, RecoveryReport

@@ -12,7 +12,6 @@ from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
-    format_count,
     format_names,
     format_short_time,
     print_heading,
@@ -23,6 +22,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.topic_sources import format_source
 from winnow.errors import ServiceError, UsageError, WinnowError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation

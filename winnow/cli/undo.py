@@ -11,7 +11,6 @@ from winnow.cli.command_errors import exit_with, run_for_each_topic
 from winnow.cli.options import Json, Reason, choose_topics, complete_topic, open_for_command
 from winnow.cli.output import (
     format_bytes,
-    format_count,
     format_names,
     format_short_time,
     print_lines,
@@ -19,6 +18,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.undo.listing import UndoableChange, UndoableChanges

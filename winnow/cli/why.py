@@ -12,7 +12,6 @@ import typer
 from winnow.cli.options import Json, Topic, open_for_command
 from winnow.cli.output import (
     MAXIMUM_ROWS,
-    format_count,
     format_short_time,
     print_heading,
     print_lines,
@@ -23,6 +22,7 @@ from winnow.cli.output import (
 )
 from winnow.cli.progress import ProgressBar
 from winnow.errors import UsageError
+from winnow.values.counts import format_count
 from winnow.values.typed_keys import KeyForm, TypedKey, parse_key
 
 if TYPE_CHECKING:

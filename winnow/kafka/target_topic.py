@@ -12,6 +12,7 @@ from winnow.kafka.answers import check_offsets
 from winnow.kafka.client import explain_kafka_error, make_admin_client
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.cluster import REQUEST_TIMEOUT_S, BrokerTopic, Cluster
+from winnow.values.counts import format_count
 from winnow.values.epochs import format_topic_id
 
 VISIBLE_TIMEOUT_S = 30.0
@@ -138,11 +139,11 @@ class TargetTopic:
         away = sorted(known - living)
         if away and (replication_factor is None or replication_factor <= len(known)):
             return ServiceError(
-                f"{what} Broker(s) {', '.join(map(str, away))} have replicas of other topics and are away.",
+                f"{what} Away, with replicas of other topics: broker {', '.join(map(str, away))}.",
                 next=f"Run it again when they are back, or say --replication-factor {len(living)}.",
             )
         return ConfigurationError(
-            f"{what} The cluster has {len(known)} broker(s).",
+            f"{what} The cluster has {format_count(len(known), 'broker')}.",
             next=f"Say --replication-factor {len(known)}, or add brokers.",
         )
 

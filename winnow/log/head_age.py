@@ -24,6 +24,7 @@ from winnow.log import reference_chains
 from winnow.log.head import Head
 from winnow.log.newer_metadata import find_newer_metadata, read_fence, read_sequence_number
 from winnow.log.warehouse_survey import FoundMetadata
+from winnow.values.counts import format_count
 from winnow.values.topic_state import TopicHead
 
 if TYPE_CHECKING:
@@ -369,12 +370,12 @@ def _describe_missing(head: Head, records: HeadRecords) -> str:
     said = []
     if published:
         newest_ms = max(published.values())
-        said.append(f"{len(published):,} published run(s), the newest of {format_ms(newest_ms)}")
+        said.append(f"{format_count(len(published), 'published run')}, the newest of {format_ms(newest_ms)}")
     if beyond:
         partition, (have, known) = max(beyond.items(), key=lambda each: each[1][1] - each[1][0])
         said.append(
-            f"offsets of {len(beyond):,} partition(s), most of {head.state.topic}-{partition}, whose log ends at "
-            f"{have:,} here and ended at {known:,}"
+            f"offsets of {format_count(len(beyond), 'partition')}, most of {head.state.topic}-{partition}, whose log "
+            f"ends at {have:,} here and ended at {known:,}"
         )
     return f"It lacks {' and '.join(said)}. " if said else ""
 

@@ -16,6 +16,7 @@ from winnow.log.document_places import make_copies_name
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY
 from winnow.log.table import LOG_SCHEMA, LOG_SPEC, TOPIC_PROPERTY
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 from winnow.values.topic_state import SegmentDigest, TopicState
 
@@ -71,7 +72,7 @@ def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, 
 
 
 def _format_figures(digest: SegmentDigest) -> str:
-    return f"{digest.segments:,} segment(s) with {digest.records:,} records in {digest.size_bytes:,} bytes"
+    return f"{format_count(digest.segments, 'segment')} with {digest.records:,} records in {digest.size_bytes:,} bytes"
 
 
 def _sum_digests(segments: Iterable[Segment]) -> tuple[int, int, int, int]:

@@ -43,6 +43,7 @@ from winnow.log.deleted_topics import drop_table
 from winnow.log.file_checksums import make_damage_error
 from winnow.log.manifests import list_live_manifests, list_live_paths, read_live_sizes
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -147,7 +148,9 @@ class Quarantine:
             CommitConflictError: other commits came first too often; nothing was added.
             ServiceError: the catalog cannot be reached.
         """
-        with translate_catalog_errors(f"The quarantine of topic {self.topic} could not add {len(paths)} file(s)"):
+        with translate_catalog_errors(
+            f"The quarantine of topic {self.topic} could not add {format_count(len(paths), 'file')}"
+        ):
             for attempt in range(MAXIMUM_COMMIT_TRIES):
                 table = self._create_table()
                 there = _list_paths(table)

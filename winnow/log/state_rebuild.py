@@ -23,6 +23,7 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_configur
 from winnow.log.state import MOVE_PROPERTY, STATE_PROPERTY, UNDONE_MOVES_PROPERTY
 from winnow.log.table_recovery import ChosenMetadata, find_missing_segments
 from winnow.log.warehouse_survey import FoundMetadata
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 from winnow.values.results import Receipt
 from winnow.values.topic_state import Append, ErasureReference, PartitionState, SchemasReference, TopicState
@@ -220,8 +221,8 @@ def _list_losses(state: TopicState, stored: StoredKnowledge) -> Iterator[str]:
         "a file without offsets would be appended a second time"
     )
     yield (
-        f"Quarantined records are shown of the {len(state.quarantine_ingests)} call(s) that snapshots name; those of "
-        "earlier calls stay in their table, unseen"
+        f"Quarantined records are shown of the {format_count(len(state.quarantine_ingests), 'call')} that snapshots "
+        "name; those of earlier calls stay in their table, unseen"
     )
     yield (
         "Which life of a Kafka topic was read is not known any more: the next ingest from Kafka compares the newest "

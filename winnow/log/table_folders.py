@@ -29,6 +29,7 @@ from winnow.log.deleted_topics import drop_table
 from winnow.log.document_places import make_copies_name
 from winnow.log.places import is_same_place
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -161,8 +162,8 @@ def _require_unused(catalog: Catalog, identifier: Identifier, created: Table) ->
         return
     drop_table(catalog, identifier, created.metadata_location, f"topic {topic}")
     raise ConfigurationError(
-        f"Topic {topic} was not created: the catalog placed its table in {location}, and {len(others)} file(s) of "
-        f"another table are there already; {_describe_owner(location, own)}.",
+        f"Topic {topic} was not created: the catalog placed its table in {location}, and "
+        f"{format_count(len(others), 'file')} of another table are there already; {_describe_owner(location, own)}.",
         left="Its entry was dropped again; of those files none was changed.",
         next=(
             f"If they are this topic's: winnow topics adopt {topic} {location}. Else have the catalog place it "

@@ -44,6 +44,7 @@ from winnow.log.snapshot_expiry import Expiry, list_snapshots_naming, plan_leavi
 from winnow.log.state import STATE_PROPERTY, StateReference, read_receipt, read_state
 from winnow.log.topic_log import TopicLog
 from winnow.log.warehouse_survey import MAXIMUM_READERS, FoundMetadata
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -305,12 +306,14 @@ def find_missing_segments(location: str, segments: Sequence[Segment]) -> list[st
     """Describe the segments whose files are not there, are no plain files, or have another size; through no link."""
     outside = [each for each in segments if not is_below(each.path, location)]
     if outside:
-        return [f"{len(outside):,} segment(s) are outside of the table's folder, such as {outside[0].path}"]
+        return [
+            f"{format_count(len(outside), 'segment', 'are')} outside of the table's folder, such as {outside[0].path}"
+        ]
     sizes = _read_sizes(location, segments)
     missing = [each for each in segments if sizes.get(normalize_place(each.path)) is None]
     other = [each for each in segments if sizes.get(normalize_place(each.path)) not in {None, each.size_bytes}]
     said = [("gone, or behind a link", missing), ("of another size than was committed", other)]
-    return [f"{len(some):,} segment(s) are {how}, such as {some[0].path}" for how, some in said if some]
+    return [f"{format_count(len(some), 'segment', 'are')} {how}, such as {some[0].path}" for how, some in said if some]
 
 
 def _read_sizes(location: str, segments: Sequence[Segment]) -> dict[str, int]:

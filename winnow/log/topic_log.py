@@ -47,6 +47,7 @@ from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, read_override
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import declare_sort_order
 from winnow.log.warehouse_survey import WarehouseSurvey, survey_table
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 from winnow.values.results import Receipt
 from winnow.values.topic_state import ReceiptReference, TopicState
@@ -427,8 +428,8 @@ class TopicLog:
             )
             if producer.missing:
                 raise PlanVoidError(
-                    f"{producer.missing} planned segment(s) of topic {self.topic} are no longer in the log; the plan "
-                    "is void and nothing was published.",
+                    f"The log of topic {self.topic} has no longer "
+                    f"{format_count(producer.missing, 'planned segment')}; the plan is void and nothing was published.",
                     next="Run it again: the next plan starts from the log as it is.",
                 )
             receipt = change.receipt(producer.snapshot_id) if change.receipt is not None else None

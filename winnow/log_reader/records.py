@@ -19,6 +19,7 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoded_records import open_decoded_reading
 from winnow.pipeline.read.browse import BrowsedPartition, open_partition
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
+from winnow.values.counts import format_count
 
 MAXIMUM_RECORDS: Final = 200
 MAXIMUM_LISTED_VALUE_BYTES: Final = 16 << 10
@@ -164,7 +165,7 @@ def _describe_seen(topic: str, partition: int, records: list[Document]) -> str:
     offsets = sorted({int(each["offset"]) for each in records})
     if not offsets:
         return f"{topic}-{partition}: no record"
-    return f"{topic}-{partition}: {len(offsets)} record(s) from offset {offsets[0]} to {offsets[-1]}"
+    return f"{topic}-{partition}: {format_count(len(offsets), 'record')} from offset {offsets[0]} to {offsets[-1]}"
 
 
 def _describe_key_search(topic: str, found: WhyAnswer, versions: list[Document]) -> str:

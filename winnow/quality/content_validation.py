@@ -30,6 +30,7 @@ from winnow.quality.gx_runtime import (
     spare_repeated_work,
 )
 from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
+from winnow.values.counts import format_count
 from winnow.values.model import Plan, Severity
 from winnow.values.results import Failure, StagedPartition, StagingManifest
 
@@ -108,7 +109,8 @@ def _validate_partition(validator: ChunkValidator, staged: StagedPartition, chun
             staged.partition,
             expectation.id,
             expectation.severity,
-            f"{expectation.sentence} Violated in {failed[expectation.id]} of {chunks} chunk(s) of new records.",
+            f"{expectation.sentence} Violated in {failed[expectation.id]} of {format_count(chunks, 'chunk')} of new "
+            "records.",
         )
         for expectation in validator.suite.expectations
         if failed[expectation.id]

@@ -13,6 +13,7 @@ from typing import Self
 from winnow.clock import format_duration, format_ms
 from winnow.errors import Explanation, join_first
 from winnow.report.receipts import format_human_bytes
+from winnow.values.counts import format_count
 from winnow.values.model import TopicPartition
 from winnow.values.results import OpenAlert
 
@@ -265,8 +266,8 @@ def make_erasure_unfinished(topic: str, since_ms: int, files: int, *, dag_id: st
         topic=topic,
         findings=(Finding(None, since_ms),),
         summary=Explanation(
-            f"Keys of topic {topic} are erased for readers, and not yet from disk: {files:,} file(s) wait since "
-            f"{format_ms(since_ms)}",
+            f"Keys of topic {topic} are erased for readers, and not yet from disk: "
+            f"{format_count(files, 'file', 'wait')} since {format_ms(since_ms)}",
             left="No reader sees these records any more. Whoever may read the warehouse can still read the files.",
             next=(
                 f"Every sweep goes on with deleting them, so find out why the DAG {dag_id} did not. To go on at once, "
@@ -424,7 +425,7 @@ def make_latest_suspect(topic: str, findings: Sequence[Finding], *, evidence: st
 def describe_overdue_files(files: int, size_bytes: int, due_ms: int, now_ms: int) -> str:
     """Describe how many files outlive their grace, and for how long."""
     return (
-        f"{files:,} retired file(s) with {format_human_bytes(size_bytes)} are still there "
+        f"{format_count(files, 'retired file')} with {format_human_bytes(size_bytes)} still there "
         f"{format_duration(now_ms - due_ms)} after their grace (winnow.retired.grace.ms)"
     )
 

@@ -19,6 +19,7 @@ from winnow.errors import ServiceError, WinnowError
 from winnow.report import events
 from winnow.report.alert_kinds import RELEASABLE, AlertKind, Situation
 from winnow.report.alerts import Alert, list_alert_keys, make_alert, make_recovery, make_reminders
+from winnow.values.counts import format_count
 from winnow.values.documents import dump_json, load_json
 from winnow.values.results import Delivery, OpenAlert
 
@@ -236,7 +237,10 @@ class AlertManager:
         with self._ignore_failures("Messages that wait for their channels could not be read."):
             dropped = self.memory.drop_deliveries(self.now_ms() - GIVE_UP_MS)
             if dropped:
-                log.error("%d alert message(s) were dropped: their channel accepted none for three days.", dropped)
+                log.error(
+                    "Dropped, since their channel accepted none for three days: %s.",
+                    format_count(dropped, "alert message"),
+                )
             for channel in self.channels:
                 delivered += self._deliver_queue(channel)
         return delivered

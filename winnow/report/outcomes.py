@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from winnow.report.receipts import explain_reason, format_count, format_human_bytes
+from winnow.report.receipts import explain_reason, format_human_bytes
+from winnow.values.counts import format_count
 from winnow.values.model import Reason
 from winnow.values.results import Receipt
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from winnow.clock import MAXIMUM_CLOCK_SKEW_MS, format_duration, format_ms
+from winnow.values.counts import format_count
 from winnow.values.model import Reason, Status
 from winnow.values.results import PartitionReceipt, Receipt
 
@@ -121,11 +122,6 @@ def describe_simulation(partitions: Sequence[PartitionReceipt], *, as_of_ms: int
             "min.compaction.lag.ms or the active segment would still exclude at present."
         )
     return found
-
-
-def format_count(number: int, noun: str) -> str:
-    """Format a number with its noun: ``1 topic``, ``2,000 topics``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _describe_cleaning(receipt: Receipt) -> list[str]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from winnow.errors import ServiceError, UnknownTopicError
+from winnow.values.counts import format_count
 from winnow_airflow.outcomes import TopicOutcome, describe_left_topic
 from winnow_airflow.task_defaults import describe_error, is_worth_retrying
 from winnow_airflow.tasks.topic_results import TaskResults
@@ -93,7 +94,7 @@ def plan_topics(
         for batch in packed[:room]
     ]
     for row in rows:
-        log.info("Batch %s: %d topic(s).", row["label"], len(row["plans"]))
+        log.info("Batch %s: %s.", row["label"], format_count(len(row["plans"]), "topic"))
     return [*rows, *failed]
 
 

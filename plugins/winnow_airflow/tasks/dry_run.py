@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from winnow.values.counts import format_count
 from winnow_airflow.tasks.topic_results import TaskResults
 from winnow_airflow.xcom_values import TopicCheck
 
@@ -51,7 +52,9 @@ def log_preview(checks: Sequence[TopicCheck]) -> None:
     due = [check for check in checks if check["eligible"]]
     for check in due:
         log.info("%s", check["would"])
-    log.info("Dry run: %d of %d topic(s) are due. Nothing was planned, compacted or held.", len(due), len(checks))
+    log.info(
+        "Dry run: %d of %s due. Nothing was planned, compacted or held.", len(due), format_count(len(checks), "topic")
+    )
 
 
 def _describe_preview(found: Explanation, reasons: Counter[str]) -> str:
@@ -66,9 +69,10 @@ def _describe_preview(found: Explanation, reasons: Counter[str]) -> str:
     retired = sum(each.records_retired for each in due)
     if retired:
         files = sum(each.segments_retired for each in due)
-        parts.append(f"retire {retired:,} records in {files:,} segment(s) by retention")
+        parts.append(f"retire {retired:,} records in {format_count(files, 'segment')} by retention")
     return (
-        f"{found.topic}: {len(due)} of {len(found.partitions)} partition(s) due ({why}). It would {', '.join(parts)}."
+        f"{found.topic}: {len(due)} of {format_count(len(found.partitions), 'partition')} due ({why}). It would "
+        f"{', '.join(parts)}."
     )
 
 
@@ -77,7 +81,7 @@ def _describe_reads(due: Sequence[PartitionExplanation]) -> str:
 
     records, segments = sum(each.records for each in due), sum(each.segments for each in due)
     size_bytes = sum(each.bytes_to_read for each in due)
-    return f"read {records:,} records in {segments:,} segment(s), {format_human_bytes(size_bytes)}"
+    return f"read {records:,} records in {format_count(segments, 'segment')}, {format_human_bytes(size_bytes)}"
 
 
 def _describe_writes(due: Sequence[PartitionExplanation]) -> str:

@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from winnow.values.counts import format_count
+
 if TYPE_CHECKING:
     from winnow.pipeline.erase.complete import EraseReport
     from winnow.pipeline.installation import Installation
@@ -114,8 +116,9 @@ def _tell_request(requested: RequestedErasure) -> KeysErased:
     plan = read_plan(requested)
     text = (
         f"Nothing was erased: this takes two persons, and request {plan.request_id} waits for the other one, who "
-        f"approves it on the page of topic {plan.topic} (tab Erasures). {plan.keys_found:,} of {plan.keys:,} key(s) "
-        f"found, {plan.records:,} record(s) in {plan.files_total:,} file(s)."
+        f"approves it on the page of topic {plan.topic} (tab Erasures). {plan.keys_found:,} of "
+        f"{format_count(plan.keys, 'key')} found, {format_count(plan.records, 'record')} in "
+        f"{format_count(plan.files_total, 'file')}."
     )
     log.warning("%s", text)
     row = EraseRow(
@@ -133,10 +136,10 @@ def _tell_request(requested: RequestedErasure) -> KeysErased:
 
 def _tell(report: EraseReport) -> str:
     if report.was_erased:
-        done = f"{report.keys:,} key(s) of {report.topic} were erased before ({report.erasure_id})."
+        done = f"Erased before ({report.erasure_id}): {format_count(report.keys, 'key')} of {report.topic}."
     else:
         done = (
-            f"Erased {report.keys:,} key(s) of {report.topic} ({report.erasure_id}): {report.keys_found:,} were "
-            f"there, {report.records:,} record(s) in {report.files:,} file(s)."
+            f"Erased {format_count(report.keys, 'key')} of {report.topic} ({report.erasure_id}): {report.keys_found:,} "
+            f"were there, {format_count(report.records, 'record')} in {format_count(report.files, 'file')}."
         )
     return f"{done} What was done, and whether it is over: winnow erase certificate {report.erasure_id}"

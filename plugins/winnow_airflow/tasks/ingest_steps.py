@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from winnow.errors import WinnowError
+from winnow.values.counts import format_count
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.xcom_values import IngestRow
 
@@ -52,7 +53,7 @@ def _ingest_entry(installation: Installation, entry: IngestRow, *, as_of_ms: int
     for notice in done.notices:
         log.warning("%s: %s", done.topic, notice)
     text = (
-        f"{done.topic}: {done.records_appended:,} records appended from {done.files} file(s), "
+        f"{done.topic}: {done.records_appended:,} records appended from {format_count(done.files, 'file')}, "
         f"{done.records_skipped:,} were there already, {done.records_quarantined:,} went to quarantine."
     )
     if done.records_left_out:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
 from winnow.errors import ConfigurationError, UsageError, join_first
+from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
@@ -100,12 +101,15 @@ def _create_topic(installation: Installation, change: TopicChange) -> str:
             installation.log.open(topic).partitions() == partitions
             and _read_overrides(installation, topic) == change["config"]
         ):
-            return f"Nothing was changed: {topic} exists with {partitions:,} partition(s) and this configuration."
+            return (
+                f"Nothing was changed: {topic} exists with {format_count(partitions, 'partition')} and this "
+                "configuration."
+            )
         raise ConfigurationError(
             f"Nothing was changed: {topic} exists, with other partitions or another configuration."
         )
     made = create_topic(installation, topic, partitions, change["config"])
-    return _join(f"Created {topic} with {partitions:,} partition(s).", made.notices)
+    return _join(f"Created {topic} with {format_count(partitions, 'partition')}.", made.notices)
 
 
 def _alter_configuration(installation: Installation, change: TopicChange) -> str:
@@ -137,7 +141,7 @@ def _add_partitions(installation: Installation, change: TopicChange) -> str:
 
     topic, partitions = change["topic"], _require_partitions(change)
     if installation.log.open(topic).partitions() == partitions:
-        return f"Nothing was changed: {topic} has {partitions:,} partition(s) already."
+        return f"Nothing was changed: {topic} has {format_count(partitions, 'partition')} already."
     done: TopicDescription = alter_topic(installation, topic, {}, [], partitions=partitions)
     return _join(f"{topic} has {partitions:,} partitions now.", done.notices)
 
@@ -184,9 +188,9 @@ def _tell_undo(report: UndoReport) -> str:
     starts = [f"{report.topic}-{part.partition} begins at {part.log_start_offset:,}" for part in report.partitions]
     named = join_first(starts, MAXIMUM_PARTITIONS_NAMED, ", ", last=" and ")
     return (
-        f"Undone: {', '.join(undone)} in {len(report.partitions):,} partition(s). {records:,} record(s) in {files:,} "
-        f"file(s) came back into the log: {named}. These partitions are paused, so that the next run does not do the "
-        f"same again. To go on: {report.resume}"
+        f"Undone: {', '.join(undone)} in {format_count(len(report.partitions), 'partition')}. "
+        f"{format_count(records, 'record')} in {format_count(files, 'file')} came back into the log: {named}. These "
+        f"partitions are paused, so that the next run does not do the same again. To go on: {report.resume}"
     )
 
 

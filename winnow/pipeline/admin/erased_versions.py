@@ -21,6 +21,7 @@ from winnow.log.head import Head
 from winnow.log.snapshot_expiry import FileReferences, collect_references
 from winnow.pipeline.installation import Installation
 from winnow.quality.erasure_facts import NOTHING_ERASED
+from winnow.values.counts import format_count
 from winnow.values.topic_state import TopicState
 
 log = logging.getLogger("winnow")
@@ -86,7 +87,7 @@ def remove_erased_versions(installation: Installation, head: Head, referenced: F
     except WinnowError as problem:
         log.warning("Earlier versions of erased files of topic %s were not removed. %s", head.state.topic, problem)
         return f"Earlier versions of files with erased keys are left. {problem}"
-    return f"{left:,} earlier version(s) of deleted files are left." if left else ""
+    return f"{format_count(left, 'earlier version')} of deleted files are left." if left else ""
 
 
 def _remove_versions(folder: VersionedFolder, kept: Callable[[str], bool]) -> int:
@@ -191,4 +192,4 @@ class AbsenceProofs:
             versions = sum(1 for _ in folder.list_versions(name))
         except WinnowError as problem:
             return True, f"no such object; its versions were not listed: {problem.what}"
-        return versions == 0, f"{versions:,} version(s) listed" if versions else "no version listed"
+        return versions == 0, f"{format_count(versions, 'version')} listed" if versions else "no version listed"

@@ -30,6 +30,7 @@ from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.store.audit import AuditAction
 from winnow.values import documents
+from winnow.values.counts import format_count
 from winnow.values.results import Receipt
 from winnow.values.topic_state import TopicHead, TopicState
 
@@ -236,7 +237,8 @@ def describe_accepted(accepted: AcceptedHead) -> str:
     """Describe an older head that was accepted, and what comes of the files of what was given up."""
     return (
         f"Topic {accepted.topic} goes on from the head that the catalog names. Given up: "
-        f"{accepted.runs_given_up:,} published run(s), {accepted.ingests_given_up:,} ingest call(s), "
-        f"{accepted.offsets_given_up:,} offset(s). They are written down in {accepted.document}; their files are "
-        "deleted by a sweep when winnow.retired.grace.ms have passed. Ingest again what is missing."
+        f"{format_count(accepted.runs_given_up, 'published run')}, "
+        f"{format_count(accepted.ingests_given_up, 'ingest call')}, "
+        f"{format_count(accepted.offsets_given_up, 'offset')}. They are written down in {accepted.document}; their "
+        "files are deleted by a sweep when winnow.retired.grace.ms have passed. Ingest again what is missing."
     )

@@ -32,6 +32,7 @@ from winnow.report.alert_kinds import AlertKind, Finding
 from winnow.report.events import log_event
 from winnow.report.receipts import format_human_bytes
 from winnow.store.segment_checks import FileCheck
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 
 DAY_MS = 86_400_000
@@ -481,7 +482,7 @@ def _build_finding(partition: int | None, findings: Collection[FileCheck]) -> Fi
 
 def _format_message(report: ScrubReport) -> str:
     text = (
-        f"{report.topic}: {report.segments_checked:,} of {report.segments:,} segment(s) read in full "
+        f"{report.topic}: {report.segments_checked:,} of {format_count(report.segments, 'segment')} read in full "
         f"({format_human_bytes(report.bytes_checked)}), {_count_findings(report.findings)}."
     )
     if report.bytes_left:

@@ -49,6 +49,7 @@ from winnow.report.alert_kinds import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
 from winnow.store.table_health import TopicSweep
+from winnow.values.counts import format_count
 from winnow.values.topic_state import RetiredFile, TopicState
 
 
@@ -123,9 +124,9 @@ def _sweep_deleted_topic(installation: Installation, topic: str) -> SweepReport:
     if removed is None:
         waits = f"{topic}: deleted; its files wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
         return SweepReport(topic, 0, 0, 0, 0, 0, waits)
-    text = f"{topic}: deleted, and its grace has passed; {removed.files_deleted} file(s) removed."
+    text = f"{topic}: deleted, and its grace has passed; {format_count(removed.files_deleted, 'file')} removed."
     if removed.left:
-        text += f" {len(removed.left)} file(s) in its folder are not Winnow's and stay."
+        text += f" {format_count(len(removed.left), 'file', 'stay')} in its folder, not being Winnow's."
     return SweepReport(topic, removed.files_deleted, removed.bytes_deleted, 0, 0, 0, text, unnamed=removed.left)
 
 
@@ -225,11 +226,14 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
 
 
 def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
-    text = f"{topic}: {deleted} file(s) removed."
+    text = f"{topic}: {format_count(deleted, 'file')} removed."
     if waiting:
-        text += f" {waiting} retired file(s) wait for their grace of {grace_ms:,} ms (winnow.retired.grace.ms)."
+        text += (
+            f" {format_count(waiting, 'retired file', 'wait')} for their grace of {grace_ms:,} ms "
+            "(winnow.retired.grace.ms)."
+        )
     if history_rows:
-        text += f" {history_rows:,} row(s) of history were older than history.retention_ms and were removed."
+        text += f" {format_count(history_rows, 'row')} of history older than history.retention_ms removed."
     return text
 
 
@@ -239,7 +243,7 @@ def format_unnamed(paths: Sequence[str]) -> str:
         return ""
     folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
     shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
-    return f" {len(paths):,} file(s) or link(s) that no record of the topic names stay: {shown}."
+    return f" {format_count(len(paths), 'path')} that no record of the topic names: left in {shown}."
 
 
 MAXIMUM_FOLDERS_SHOWN: Final = 5
@@ -247,12 +251,12 @@ MAXIMUM_FOLDERS_SHOWN: Final = 5
 
 def _format_mended(mended: MendedDocuments) -> str:
     said = [
-        (mended.restored, "document(s) were gone or damaged and are put back from their copies."),
-        (mended.copied, "document(s) have a copy now that had none."),
-        (mended.left, "document(s) wait for the next sweep."),
-        (mended.lost, "document(s) are gone or damaged, and so are their copies: see winnow scrub."),
+        (mended.restored, "put back from copies, since gone or damaged"),
+        (mended.copied, "copied anew, since without a copy"),
+        (mended.left, "left to the next sweep"),
+        (mended.lost, "gone or damaged, and so are their copies: see winnow scrub"),
     ]
-    return "".join(f" {count:,} {what}" for count, what in said if count)
+    return "".join(f" {format_count(count, 'document')} {what}." for count, what in said if count)
 
 
 def _record_sweep(

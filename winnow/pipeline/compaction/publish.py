@@ -28,6 +28,7 @@ from winnow.report.alert_kinds import PUBLISHED_AGAIN, AlertKind
 from winnow.report.events import log_event
 from winnow.report.receipts import describe_simulation
 from winnow.store import Run, RunState
+from winnow.values.counts import format_count
 from winnow.values.model import PartitionPlan, Plan, Reason, Segment, Status
 from winnow.values.results import PartitionReceipt, Receipt, StagedPartition, StagingManifest, extract_figures
 from winnow.values.reversal import PartitionReversal, make_reversal
@@ -433,15 +434,16 @@ def _format_message(plan: Plan, receipts: list[PartitionReceipt], *, now_ms: int
     kept = sum(r.records_kept for r in receipts)
     retired = sum(r.records_retired for r in receipts)
     compacted = [r for r in receipts if r.reason is not Reason.RETENTION or r.records_in]
-    sentences = [f"Compacted {len(compacted)} partition(s) of {topic}: kept {kept} of {records_in} records."] * bool(
-        compacted
-    )
+    sentences = [
+        f"Compacted {format_count(len(compacted), 'partition')} of {topic}: kept {kept} of {records_in} records."
+    ] * bool(compacted)
     keyless = sum(r.records_keyless for r in receipts)
     if keyless:
         sentences.append(f"{keyless} records without a key went to the quarantine (winnow read {topic} --quarantined).")
     if retired:
         sentences.append(
-            f"Retention removed {retired} records of {sum(r.records_retired > 0 for r in receipts)} partition(s)."
+            f"Retention removed {retired} records of "
+            f"{format_count(sum(r.records_retired > 0 for r in receipts), 'partition')}."
         )
     sentences = sentences or [f"Nothing of {topic} had to be rewritten."]
     if any(partition.closes_active for partition in plan.partitions):

@@ -13,6 +13,7 @@ from itertools import pairwise
 from winnow.errors import PlanVoidError
 from winnow.files import storage
 from winnow.files.quarantine_files import locate_keyless_move_folder
+from winnow.values.counts import format_count
 from winnow.values.model import PartitionPlan, Plan, Segment
 from winnow.values.results import StagedPartition, StagingManifest
 
@@ -38,8 +39,8 @@ def check_staged_files(plan: Plan, manifest: StagingManifest) -> None:
         wrong += [path for path in keyless if path not in there]
     if wrong:
         raise PlanVoidError(
-            f"{len(wrong)} file(s) that attempt {manifest.attempt} at plan {plan.plan_id} of topic {plan.topic} "
-            f"staged are gone or have another length, {wrong[0]} among them.",
+            f"Gone, or of another length: {format_count(len(wrong), 'file')} that attempt {manifest.attempt} at plan "
+            f"{plan.plan_id} of topic {plan.topic} staged, {wrong[0]} among them.",
             left="The plan is void and nothing was published.",
             next="Run it again: the next attempt writes them anew.",
         )

@@ -6,6 +6,7 @@ from winnow.config.settings import Settings
 from winnow.errors import WinnowError, join_first
 from winnow.pipeline.doctor.check_runner import CheckResult, build_ok, build_warning
 from winnow.store import Store
+from winnow.values.counts import format_count
 
 MAXIMUM_SHOWN_TOPICS = 5
 
@@ -25,7 +26,7 @@ def check_unnamed_files(settings: Settings) -> list[CheckResult]:
     return [
         build_warning(
             CHECK,
-            f"{sum(found.values()):,} file(s) or link(s) that nothing names, seen by the last sweep of {shown}. They "
+            f"{format_count(sum(found.values()), 'path')} that nothing names, seen by the last sweep of {shown}. They "
             "stay: somebody else put them there, or a record of them is lost.",
             f"See which they are, and remove by hand what nobody needs: winnow sweep {next(iter(found))} --json",
         )

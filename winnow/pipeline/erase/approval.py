@@ -26,6 +26,7 @@ from winnow.store.audit import AuditAction
 from winnow.store.erase_requests import MAXIMUM_REQUEST_AGE_MS, RequestedErasure, RequestState, is_same_person
 from winnow.store.rows import Window
 from winnow.values import documents
+from winnow.values.counts import format_count
 from winnow.values.erasures import (
     Approval,
     ErasureDocument,
@@ -84,7 +85,10 @@ def find_request(
     )
     installation.guard.require_own()
     installation.store.erase_requests.open(made)
-    detail = f"{plan.request_id}: {plan.keys:,} key(s), {plan.records:,} record(s) in {plan.files_total:,} file(s)"
+    detail = (
+        f"{plan.request_id}: {format_count(plan.keys, 'key')}, {format_count(plan.records, 'record')} in "
+        f"{format_count(plan.files_total, 'file')}"
+    )
     record_action(installation, AuditAction.ERASE_REQUEST, plan.topic, detail=detail, reason=plan.reason)
     return made
 

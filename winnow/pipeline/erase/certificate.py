@@ -31,6 +31,7 @@ from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
+from winnow.values.counts import format_count
 from winnow.values.erasures import Approval, ErasedFile, ErasureDocument, KeyDigester, decode_digests
 from winnow.values.model import Segment
 from winnow.values.topic_state import ErasureReference
@@ -172,7 +173,7 @@ def make_certificate(installation: Installation, erasure_id: str, *, verify: boo
     open_because = _explain_open(head, reference, document, is_key_left=_is_key_left(head, documents, number))
     left = sum(not each.is_gone for each in files)
     if open_because is None and left:
-        open_because = f"{left:,} file(s) are there again, or the store has versions of them"
+        open_because = f"{format_count(left, 'file', 'are')} there again, or the store has versions of them"
     place = open_register(installation).locate(log.topic, head.table_uuid, document.erasure_id)
     if (open_because is None or reference.deleted_at_ms is not None) and not storage.exists(place):
         open_because = "not in the register yet; the next sweep tries again"
@@ -283,10 +284,12 @@ def _explain_open(
         return None
     if reference.deleted_at_ms is None:
         waiting = len(head.state.list_erased_files(reference.erasure_id))
-        return f"erased for readers, not yet from disk: {waiting:,} file(s)"
+        return f"erased for readers, not yet from disk: {format_count(waiting, 'file')}"
     if is_key_left:
         places = ", ".join(f"{document.topic}-{each.partition} at {each.offset}" for each in document.tombstones[:5])
-        return f"key bytes remain in {len(document.tombstones):,} tombstone(s) that were asked for: {places}"
+        return (
+            f"key bytes remain in {format_count(len(document.tombstones), 'tombstone')} that were asked for: {places}"
+        )
     if reference.closed_at_ms is None:
         return "a process that began before the erasure may still write a file; sweeps look for them"
     return None

@@ -20,6 +20,7 @@ from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
 from winnow.store.erase_requests import RequestedErasure, RequestState
+from winnow.values.counts import format_count
 from winnow.values.erasures import ErasureDocument
 
 
@@ -110,12 +111,12 @@ def describe_consequences(installation: Installation, topic: str) -> str:
     """Say what an erasure from ``topic`` would end, or not reach: runs, ingest calls, tags, backups; empty: nothing."""
     refs = installation.log.open(topic).head(even_deleted=True).table.metadata.refs
     counts = (
-        (len(installation.store.runs.list_open(topic)), "run(s) at work become void"),
-        (len(installation.store.ingests.list_open(topic)), "ingest call(s) at work start over"),
-        (len(refs) - ("main" in refs), "tag(s) or branch(es) may keep files with such records, which refuses it"),
-        (count_backups(installation), "backup(s) may hold such records until they are deleted"),
+        (len(installation.store.runs.list_open(topic)), "run", "at work: void afterwards"),
+        (len(installation.store.ingests.list_open(topic)), "ingest call", "at work: to be started over"),
+        (len(refs) - ("main" in refs), "ref", "that may keep files with such records, which refuses it"),
+        (count_backups(installation), "backup", "that may hold such records until deleted"),
     )
-    said = [f"{count:,} {what}" for count, what in counts if count]
+    said = [f"{format_count(count, noun)} {what}" for count, noun, what in counts if count]
     return f"{topic}: {'; '.join(said)}." if said else ""
 
 
@@ -149,9 +150,9 @@ def require_registered(installation: Installation, head: Head) -> None:
     missing = {each.erasure_id for each in head.state.erasures} - register_erasures(installation, head)
     if missing:
         raise RunAgainError(
-            f"{len(missing):,} erasure(s) of topic {head.state.topic} are committed, and not yet in the register "
-            f"({installation.settings.erase.register_folder}), so an older state that is put back would not know of "
-            "them.",
+            f"Topic {head.state.topic} has {format_count(len(missing), 'committed erasure')} not yet in the "
+            f"register ({installation.settings.erase.register_folder}), so an older state that is put back would not "
+            "know of them.",
             left="No reader sees the erased records any more. Every later sweep goes on.",
             next=f"Make the register writable, then: winnow sweep {head.state.topic}",
         )
@@ -179,7 +180,8 @@ def _make_unfinished_error(log: TopicLog, why: str) -> RunAgainError:
     state = log.head().state
     waiting = len(state.list_erased_files())
     return RunAgainError(
-        f"The keys are erased for readers of topic {log.topic}, and not yet from disk: {waiting:,} file(s) wait. {why}",
+        f"The keys are erased for readers of topic {log.topic}, and not yet from disk: "
+        f"{format_count(waiting, 'file', 'wait')}. {why}",
         left="No reader sees these records any more, and every later sweep goes on with deleting the files.",
         next=f"Run it again, or: winnow sweep {log.topic}",
     )
@@ -218,7 +220,7 @@ def _tell(installation: Installation, committed: CommittedErasure, duration_ms: 
         duration_ms=duration_ms,
     )
     detail = (
-        f"{document.erasure_id}: {document.keys:,} key(s), {document.records:,} record(s) in "
-        f"{len(document.files):,} file(s)"
+        f"{document.erasure_id}: {format_count(document.keys, 'key')}, {format_count(document.records, 'record')} in "
+        f"{format_count(len(document.files), 'file')}"
     )
     record_action(installation, AuditAction.ERASE, document.topic, detail=detail, reason=document.reason)

@@ -42,6 +42,7 @@ from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 from winnow.values.erasures import (
     AbsenceScan,
     ErasedFile,
@@ -289,7 +290,7 @@ class LaterErasures:
     def _make_document(self, head: Head, erasures: int, now_ms: int) -> ErasureDocument:
         """Make the document of the application, which has no digest, so that it counts for no arriving record."""
         scans, found = self._scans, self._found
-        reason = f"{erasures:,} erasure(s) of the register applied again after: {self._after}"
+        reason = f"{format_count(erasures, 'erasure')} of the register applied again after: {self._after}"
         return ErasureDocument(
             erasure_id=self._erasure_id,
             topic=self._topic,
@@ -326,7 +327,10 @@ class LaterErasures:
             files=applied.files,
             snapshot_id=str(committed.snapshot_id),
         )
-        detail = f"{document.erasure_id}: {document.reason}; {applied.records:,} record(s) in {applied.files:,} file(s)"
+        detail = (
+            f"{document.erasure_id}: {document.reason}; {format_count(applied.records, 'record')} in "
+            f"{format_count(applied.files, 'file')}"
+        )
         record_action(self._installation, AuditAction.ERASE, self._topic, detail=detail)
 
 

@@ -17,6 +17,7 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
 from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 from winnow.values.erasures import ErasureDocument, KeyDigester, compute_key_id, encode_digests
 
 
@@ -56,7 +57,7 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
         found = [digest for digest in map(digester.compute, keys) if digest in counting]
         if not found:
             raise UsageError(
-                f"None of the {len(keys):,} key(s) is erased in topic {topic}.", left="Nothing was changed."
+                f"None of the {format_count(len(keys), 'key')} is erased in topic {topic}.", left="Nothing was changed."
             )
         document = ErasureDocument(
             erasure_id=uuid.uuid4().hex,
@@ -83,6 +84,6 @@ def lift_erasure(installation: Installation, topic: str, keys: list[bytes], reas
     committed = log.commit(build)
     require_registered(installation, committed.head)
     (document,) = lifted
-    detail = f"{document.erasure_id}: the erasure of {document.keys:,} key(s) was lifted"
+    detail = f"{document.erasure_id}: the erasure of {format_count(document.keys, 'key')} was lifted"
     record_action(installation, AuditAction.ERASE, topic, detail=detail, reason=reason)
     return LiftReport(topic, document.erasure_id, document.keys, len(keys) - document.keys)

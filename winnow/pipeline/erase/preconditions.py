@@ -36,8 +36,9 @@ def require_no_pins(head: Head, snapshots: Collection[int], *, break_pins: bool)
     pins = list_pins(head, snapshots)
     if pins and not break_pins:
         raise EraseRefusedError(
-            f"Keys of topic {head.state.topic} were not erased: {', '.join(pins)} keep(s) a snapshot with such "
-            "records. A restore into Kafka that is at work pins the snapshot that it reads.",
+            f"Keys of topic {head.state.topic} were not erased: {', '.join(pins)} "
+            f"{'keeps' if len(pins) == 1 else 'keep'} a snapshot with such records. A restore into Kafka that is at "
+            "work pins the snapshot that it reads.",
             left=NOTHING_ERASED,
             next="Wait until it has ended, or run it again with --break-pins, which ends it.",
         )

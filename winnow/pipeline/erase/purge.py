@@ -17,6 +17,7 @@ from winnow.pipeline.topics.deletion import delete_topic
 from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.store.audit import AuditAction
 from winnow.values import documents
+from winnow.values.counts import format_count
 from winnow.values.erasures import ErasureDocument, KeyDigester, compute_key_id, encode_digests
 
 
@@ -60,8 +61,8 @@ def purge_deleted_topic(
     register.add(topic, head.table_uuid, document.erasure_id, documents.dump_json(document))
     removed = delete_topic(installation, topic, now=True)
     detail = (
-        f"{document.erasure_id}: {document.keys:,} key(s); the topic was deleted, and is removed for good: "
-        f"{removed.files_deleted:,} file(s)"
+        f"{document.erasure_id}: {format_count(document.keys, 'key')}; the topic was deleted, and is removed for good: "
+        f"{format_count(removed.files_deleted, 'file')}"
     )
     record_action(installation, AuditAction.ERASE, topic, detail=detail, reason=reason)
     return PurgedTopic(topic, document.erasure_id, document.keys, removed.files_deleted, removed.bytes_deleted)

@@ -20,6 +20,7 @@ from winnow.pipeline.admin import leftovers
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
 from winnow.quality.erasure_facts import NOTHING_ERASED
+from winnow.values.counts import format_count
 from winnow.values.erasures import ErasedFile
 from winnow.values.model import Segment
 from winnow.values.topic_state import RetiredFile, TopicState
@@ -118,8 +119,8 @@ class KeyScans:
                 ) from problem
             if found:
                 raise EraseRefusedError(
-                    f"The quarantine of topic {self.topic} holds {found:,} record(s) with such a key, which Winnow "
-                    f"never puts there: {entry.path}.",
+                    f"The quarantine of topic {self.topic} holds {format_count(found, 'record')} with such a key, "
+                    f"which Winnow never puts there: {entry.path}.",
                     left=NOTHING_ERASED,
                     next="Take that file out of the quarantine's table with the program that put it there.",
                 )

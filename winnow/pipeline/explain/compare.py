@@ -35,6 +35,7 @@ from winnow.planning.eligibility import (
     make_tombstone_expiry,
     remove_retired,
 )
+from winnow.values.counts import format_count
 from winnow.values.model import Assessment
 from winnow.values.strategies import Strategy
 
@@ -178,8 +179,8 @@ def _build_notices(view: TopicView, cleaned: int) -> list[str]:
     found: list[str] = []
     if cleaned:
         found.append(
-            f"{cleaned:,} of {len(view.partitions):,} partition(s) of {view.log.topic} were cleaned before: records "
-            "that earlier compactions removed cannot take part, and no strategy brings them back."
+            f"{cleaned:,} of {format_count(len(view.partitions), 'partition')} of {view.log.topic} were cleaned "
+            "before: records that earlier compactions removed cannot take part, and no strategy brings them back."
         )
     if not view.config.compacts:
         found.append(f"The policy of {view.log.topic} has no compact, so no run would choose between records now.")

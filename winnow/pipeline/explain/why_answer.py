@@ -8,6 +8,7 @@ from enum import StrEnum
 from winnow.clock import format_ms
 from winnow.errors import join_first
 from winnow.pipeline.explain.removals import Absence, AbsenceVerdict, IngestedAnswer, RemovalRun
+from winnow.values.counts import format_count
 
 
 class LogSection(StrEnum):
@@ -168,14 +169,18 @@ def describe_missing_key(answer: WhyAnswer, likeliest: int) -> str:
     name = f"{answer.topic}-{likeliest}"
     if expired:
         total = sum(run.tombstones_expired for run in expired)
-        sentences.append(f"{total:,} tombstone(s) of {name} expired so far, last in {_format_run(expired[-1])}.")
+        sentences.append(
+            f"{format_count(total, 'tombstone')} of {name} expired so far, last in {_format_run(expired[-1])}."
+        )
     if retired:
         total = sum(run.records_retired for run in retired)
-        sentences.append(f"Retention removed {total:,} record(s) of {name} so far, last in {_format_run(retired[-1])}.")
+        sentences.append(
+            f"Retention removed {format_count(total, 'record')} of {name} so far, last in {_format_run(retired[-1])}."
+        )
     if answer.erasures:
         sentences.append(
-            f"Keys of this topic were erased ({len(answer.erasures):,} time(s)); whether this one was: winnow erase "
-            f"certificate --for {answer.topic} --key with the same key."
+            f"Keys of this topic were erased ({format_count(len(answer.erasures), 'time')}); whether this one was: "
+            f"winnow erase certificate --for {answer.topic} --key with the same key."
         )
     if not answer.runs:
         sentences.append(f"No run has removed a tombstone of {name} so far, and retention has removed no record.")
@@ -275,7 +280,7 @@ def _describe_next_run(answer: WhyAnswer) -> list[str]:
     assert bounds is not None
     if winner is not None and answer.records_total == 1:
         return ["It is the only record of the key that readers see."]
-    sentences = [f"Readers see {answer.records_total:,} record(s) of it."]
+    sentences = [f"Readers see {format_count(answer.records_total, 'record')} of it."]
     if follower is None:
         sentences.append(f"All lie at or above the first uncleanable offset {bounds.first_uncleanable_offset}.")
     elif winner is not None and follower.offset == winner.offset:

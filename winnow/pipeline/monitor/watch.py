@@ -26,7 +26,7 @@ from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding
 from winnow.report.forecast import DeadlineForecast
-from winnow.report.receipts import format_count
+from winnow.values.counts import format_count
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
 from winnow.values.topic_state import ERASURE_PREFIX

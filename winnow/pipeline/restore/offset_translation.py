@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from winnow.errors import UsageError
 from winnow.files.disk_sync import sync_files
+from winnow.values.counts import format_count
 
 Offsets = npt.NDArray[np.int64]
 RUNS_SCHEMA = pa.schema(
@@ -164,8 +165,8 @@ def read_group_file(path: Path, topics: Iterable[str], partitions: int) -> Group
         ) from None
     if not found:
         raise UsageError(
-            f"--groups {path} has no offset of topic {', '.join(sorted(wanted))}; {left_out} line(s) name other "
-            "topics.",
+            f"--groups {path} has no offset of topic {', '.join(sorted(wanted))}; "
+            f"{format_count(left_out, 'line', 'name')} other topics.",
             left="Nothing was restored.",
         )
     return GroupFile(tuple(found[key] for key in sorted(found)), left_out)

@@ -26,6 +26,7 @@ from winnow.pipeline.restore.target_configuration import (
     require_large_enough,
     require_restorable,
 )
+from winnow.values.counts import format_count
 from winnow.values.model import OffsetRange
 
 
@@ -141,7 +142,7 @@ class RestoreOpening:
                 ),
                 (
                     wish.shares is not None and min(wish.shares, len(state.partitions)) != own.shares,
-                    f"it is written in {own.shares} share(s)",
+                    f"it is written in {format_count(own.shares, 'share')}",
                 ),
                 (
                     own.drops_timestamps != wish.drops_timestamps,

@@ -38,6 +38,7 @@ from winnow.pipeline.restore.write_records import write_records
 from winnow.pipeline.topics.audit import record_action
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 from winnow.values.epochs import locate_offset
 from winnow.values.model import OffsetRange
 
@@ -330,14 +331,16 @@ def _describe_figures(figures: Mapping[int, PartitionFigures], request: RestoreR
     stamped = sum(each.log_append_times for each in figures.values())
     if stamped:
         notices.append(
-            f"{stamped:,} record(s) had the broker's time (LogAppendTime); they have the same time as the producer's "
-            "(CreateTime) now."
+            f"{format_count(stamped, 'record')} had the broker's time (LogAppendTime); they have the same time as the "
+            "producer's (CreateTime) now."
         )
     dropped = sum(each.timestamps_dropped for each in figures.values())
     if dropped:
-        notices.append(f"{dropped:,} record(s) with a timestamp of 0 or before 1970 were restored without one.")
+        notices.append(f"Restored without their timestamp of 0 or before 1970: {format_count(dropped, 'record')}.")
     if request.groups is not None and request.groups.left_out:
-        notices.append(f"{request.groups.left_out:,} line(s) of --groups name other topics and were left out.")
+        notices.append(
+            f"Left out, since about other topics: {format_count(request.groups.left_out, 'line')} of --groups."
+        )
     return tuple(notices)
 
 

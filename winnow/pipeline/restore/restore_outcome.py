@@ -18,6 +18,7 @@ from winnow.errors import (
 from winnow.kafka.client_settings import ClientSettings
 from winnow.pipeline.restore.restore_request import RestoreRequest
 from winnow.pipeline.restore.restore_state import Phase, RestoreState
+from winnow.values.counts import format_count
 
 
 class RestoreOutcome:
@@ -43,13 +44,14 @@ class RestoreOutcome:
             return f"Nothing was written to topic {topic}."
         records = self.state.records
         if self.state.phase is not Phase.WRITING:
-            return f"All {records:,} record(s) are in topic {topic} and were read back."
+            return f"{format_count(records, 'record', 'are')} in topic {topic}, all read back."
         if not records:
             return f"No record is committed in topic {topic} yet."
         filled = sum(progress.records > 0 for progress in self.state.partitions.values())
         return (
-            f"Known to be committed in topic {topic}: {records:,} record(s) in {filled} of "
-            f"{len(self.state.partitions)} partition(s), {records - self._records_before:,} of them by this call."
+            f"Known to be committed in topic {topic}: {format_count(records, 'record')} in {filled} of "
+            f"{format_count(len(self.state.partitions), 'partition')}, {records - self._records_before:,} of them by "
+            "this call."
         )
 
     def explain(self, problem: WinnowError) -> Explanation:

@@ -14,6 +14,7 @@ from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.target_topic import TargetDescription, TargetTopic
 from winnow.kafka.transactional_writer import BATCH_BYTES
 from winnow.pipeline.restore.record_sizes import BATCH_OVERHEAD_BYTES, LargestRecord
+from winnow.values.counts import format_count
 
 _UNLIMITED: Final = str(2**63 - 1)
 RESTORING: Final[Mapping[str, str]] = MappingProxyType(
@@ -200,8 +201,8 @@ def require_restorable(found: TargetDescription, partitions: int, times_ms: tupl
         )
     if count != partitions:
         raise BadInputError(
-            f"Topic {name} has {count} partition(s), and the log has {partitions}. Records go back to the partitions "
-            "they came from.",
+            f"Topic {name} has {format_count(count, 'partition')}, and the log has {partitions}. Records go back to "
+            "the partitions they came from.",
             left="Nothing was written.",
             next="Delete it, so that it is created as it must be, or name another --target-topic.",
         )

@@ -14,6 +14,7 @@ from winnow.kafka.range_reader import BrokerRange, RangeReader
 from winnow.pipeline.restore.compare_records import find_difference
 from winnow.pipeline.restore.restore_state import Progress, RestoreState
 from winnow.pipeline.restore.source_log import SourceLog
+from winnow.values.counts import format_count
 from winnow.values.model import OffsetRange
 
 if TYPE_CHECKING:
@@ -138,9 +139,9 @@ def _make_missing_error(
     target: str, partition: int, records: int, progress: Progress, offset: int
 ) -> ValidationFailedError:
     return ValidationFailedError(
-        f"Topic {target} is not what was restored: {target}-{partition} has {records:,} record(s) from offset "
-        f"{progress.target_start} on where {progress.records:,} were written; offset {offset} of the log and what "
-        "follows is not there. The archive is as it was. Were records deleted from the topic?",
+        f"Topic {target} is not what was restored: {target}-{partition} has {format_count(records, 'record')} from "
+        f"offset {progress.target_start} on where {progress.records:,} were written; offset {offset} of the log and "
+        "what follows is not there. The archive is as it was. Were records deleted from the topic?",
         next="Delete it and restore anew.",
     )
 
@@ -156,7 +157,7 @@ def _require_end(target: str, partition: int, written: _Written, counted: Partit
         )
     if counted.records != progress.records:
         raise ValidationFailedError(
-            f"{target}-{partition} has {counted.records:,} record(s) where {progress.records:,} were written. The "
-            "archive is as it was.",
+            f"{target}-{partition} has {format_count(counted.records, 'record')} where {progress.records:,} were "
+            "written. The archive is as it was.",
             next="Delete the topic and restore anew.",
         )

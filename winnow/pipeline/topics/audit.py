@@ -12,6 +12,7 @@ from winnow.errors import WinnowError
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction
 from winnow.store.rows import AuditEntry
+from winnow.values.counts import format_count
 from winnow.values.model import AIRFLOW_HOLDER
 
 log = logging.getLogger("winnow.audit")
@@ -81,7 +82,7 @@ def record_action(
 def record_creation(installation: Installation, topic: str, partitions: int, overrides: Mapping[str, str]) -> None:
     """Record that a topic was created, by a command of its own or by an ingest; never raises."""
     config = "".join(f", {key}={value}" for key, value in sorted(overrides.items()))
-    record_action(installation, AuditAction.CREATE, topic, detail=f"{partitions:,} partition(s){config}")
+    record_action(installation, AuditAction.CREATE, topic, detail=f"{format_count(partitions, 'partition')}{config}")
 
 
 def record_request(installation: Installation, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:

@@ -8,6 +8,7 @@ from winnow.config.topic import TopicConfig
 from winnow.pipeline.topics.topic_view import build_rules
 from winnow.planning import cleanable, eligibility
 from winnow.planning.cleanable import PartitionLog
+from winnow.values.counts import format_count
 
 RECORDS_STAY_REMOVED = "Records that earlier compactions removed cannot return"
 
@@ -47,8 +48,9 @@ def _describe_retention(
     size_bytes = sum(segment.size_bytes for _, found in taken for segment in found.retired)
     log, found = max(taken, key=lambda each: sum(segment.records for segment in each[1].retired))
     yield (
-        f"Retention would remove {records:,} records ({size_bytes:,} bytes) of {len(taken)} partition(s) at the next "
-        f"run, most of them of {log.topic}-{log.partition}, whose log would begin at offset {found.log_start_offset}. "
+        f"Retention would remove {records:,} records ({size_bytes:,} bytes) of {format_count(len(taken), 'partition')} "
+        f"at the next run, most of them of {log.topic}-{log.partition}, whose log would begin at offset "
+        f"{found.log_start_offset}. "
         "They cannot be brought back. See it partition by partition with: winnow explain " + log.topic
     )
 
@@ -69,9 +71,9 @@ def _describe_strategy(partitions: tuple[PartitionLog, ...], before: TopicConfig
     dirty = [log for log in partitions if cleanable.is_whole_log_dirty(log, build_rules(after))]
     if dirty:
         yield (
-            f"The strategy changed: the whole log of {len(dirty)} partition(s) is dirty now and is compacted anew by "
-            f"{build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted before, only the record "
-            "that won then takes part."
+            f"The strategy changed: the whole log of {format_count(len(dirty), 'partition')} is dirty now and is "
+            f"compacted anew by {build_rules(after).order}. {RECORDS_STAY_REMOVED}: of a key that was compacted "
+            "before, only the record that won then takes part."
         )
 
 

@@ -212,5 +212,5 @@ def _release_marks(installation: Installation, name: str) -> tuple[str, ...]:
     released = release_marks(installation, name, why="its configuration changed")
     if not released:
         return ()
-    numbers = ", ".join(map(str, released))
-    return (f"Uncleanable partition(s) {numbers} of {name} are released: the next run tries them again.",)
+    partitions = ", ".join(f"{name}-{number}" for number in released)
+    return (f"Released of the mark uncleanable, and tried again by the next run: {partitions}.",)

@@ -41,6 +41,7 @@ from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
 from winnow.pipeline.topics.stored_rows import rebuild_store
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 from winnow.values.topic_state import TopicHead
 
 if TYPE_CHECKING:
@@ -512,12 +513,12 @@ def _list_notices(found: TopicRecovery) -> Iterator[str]:
     others = [each for each in survey.unproven if each.name != chosen.name]
     if others:
         yield (
-            f"{len(others)} newer metadata file(s) are left out, of which nothing says that they landed, such as "
-            f"{others[-1].name}. To take it: --metadata {others[-1].name}"
+            f"Left out, since nothing says that they landed: {format_count(len(others), 'newer metadata file')}, such "
+            f"as {others[-1].name}. To take it: --metadata {others[-1].name}"
         )
     given_up = [each for each in survey.landed if _describe_standing(found, each) == "given up"]
     if given_up:
         yield (
-            f"{len(given_up)} commit(s) that landed are given up, the newest with sequence number "
+            f"Given up: {format_count(len(given_up), 'commit')} that landed, the newest with sequence number "
             f"{given_up[-1].sequence_number}: {given_up[-1].name}. Their files stay where they are."
         )

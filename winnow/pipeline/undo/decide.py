@@ -129,8 +129,8 @@ def decide_undo(
     for number in partitions or ():
         if number not in target.partitions:
             raise UsageError(
-                f"{target.change_id} changed nothing in {state.topic}-{number}; it changed partition(s) "
-                f"{', '.join(map(str, sorted(target.partitions)))}.",
+                f"{target.change_id} changed nothing in {state.topic}-{number}; it changed "
+                f"{', '.join(f'{state.topic}-{changed}' for changed in sorted(target.partitions))}.",
                 left="Nothing was changed.",
             )
     done = state.list_undone_partitions(target.change_id)
@@ -153,7 +153,7 @@ def _decide_partition(log: _Log, number: int, *, takes_later: bool) -> Partition
     taken = _select_taken(standing, number)
     later = [change.change_id for change in taken[1:]]
     if later and not takes_later:
-        raise _ObstacleError(f"later run(s) worked on what it left of {name}: {', '.join(later)}", later)
+        raise _ObstacleError(f"what it left of {name} was worked on later by {', '.join(later)}", later)
     reversals = [_get_reversal(change, number) for change in taken]
     present = log.state.partitions[number]
     _require_continuity(name, present, reversals)

@@ -34,6 +34,7 @@ from winnow.pipeline.undo.decide import Obstacle, PartitionUndo, UndoDecision, d
 from winnow.report.alerts import format_partitions
 from winnow.report.events import log_event
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 from winnow.values.model import Segment
 from winnow.values.topic_state import MAXIMUM_UNDONE, RetiredFile, TopicState, UndoneChange
 
@@ -168,7 +169,7 @@ def describe_obstacles(topic: str, change_id: str, obstacles: Sequence[Obstacle]
     """Describe in a sentence why ``change_id`` cannot be taken back."""
     reasons = [each.reason for each in obstacles[:MAXIMUM_OBSTACLES_SHOWN]]
     left_out = len(obstacles) - len(reasons)
-    more = f"; and {left_out:,} more partition(s)" if left_out else ""
+    more = f"; and {format_count(left_out, 'more partition')}" if left_out else ""
     return f"{change_id} of topic {topic} was not undone: {'; '.join(reasons)}{more}."
 
 
@@ -379,6 +380,6 @@ def _tell(installation: Installation, report: UndoReport, duration_ms: int) -> N
         snapshot_id=str(report.snapshot_id),
         duration_ms=duration_ms,
     )
-    numbers = ", ".join(str(part.partition) for part in report.partitions)
-    detail = f"{', '.join(undone)} in partition(s) {numbers}: {records:,} records are back"
+    numbers = ", ".join(f"{report.topic}-{part.partition}" for part in report.partitions)
+    detail = f"{', '.join(undone)} in {numbers}: {records:,} records are back"
     record_action(installation, AuditAction.UNDO, report.topic, detail=detail)

@@ -20,6 +20,7 @@ import { formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
 import { buildHash } from "../../router.js";
 import { createRunBadge, createStateBadge, isRunning } from "../../state-badges.js";
 import { findNextRun } from "../next-run.js";
+import { showLastRequest } from "./last-request.js";
 import { FIRST_TAB, TOPIC_TABS } from "./topic-tabs.js";
 
 /** Creates the view of the topic ``name``; ``update(query, tab)`` shows one of its tabs. */
@@ -27,9 +28,10 @@ export function createTopicView(name) {
   const path = `topics/${encodePathPart(name)}`;
   const head = createAsyncPanel({ lines: 4 });
   const next = h("span", { class: "quiet", "aria-busy": "true" }, "…");
+  const request = h("div", { class: "last-request" });
   const tabs = h("nav", { class: "tabs subtabs", "aria-label": `Tabs of ${name}` });
   const content = h("div", {});
-  const rest = h("div", {}, tabs, content);
+  const rest = h("div", {}, request, tabs, content);
   const element = h(
     "div",
     { class: "view" },
@@ -73,6 +75,7 @@ export function createTopicView(name) {
         rest.hidden = !answer && head.element.querySelector(".figures") === null;
       });
     loadNextRun(next);
+    showLastRequest(request, name);
     return shown.tab?.update(query);
   }
 
