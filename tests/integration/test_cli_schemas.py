@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
-from tests.support.cli_runner import record, winnow, write_lines
+from tests.support.cli_runner import b64, record, winnow, write_lines
 from tests.support.schema_registry import serve_answers
 from winnow.pipeline.read.schema_ids import MAXIMUM_LISTED_IDS
 
@@ -46,6 +47,42 @@ def test_ids_of_keys_and_values_are_counted(tmp_path: Path) -> None:
     for line in (("value", "7", "3"), ("value", "none", "2")):
         assert any(line == tuple(words.split()) for words in shown.stdout.splitlines()), shown.stdout
     assert "secret" not in f"{answer} {shown}"
+
+
+def test_schemas_that_headers_name_are_counted_by_id_and_by_guid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A header goes before the head of its datum; a damaged one is none; GUIDs can be asked for, and are not kept."""
+    guid = UUID(int=5)
+    names = ["\0\0\0\0\7", "\1" + guid.bytes.decode(), "\0\0\0", None, "\0\0\0\0\7"]
+    winnow("topics", "create", "orders", "--partitions", 1)
+    records = [
+        record(
+            f"{number}",
+            frame(9),
+            partition=0,
+            offset=number,
+            headers=[{"key": "__value_schema_id", "value": b64(name)}],
+        )
+        for number, name in enumerate(names)
+    ]
+    winnow("ingest", "files", "orders", write_lines(tmp_path / "a.jsonl", records))
+    with serve_answers(lambda path: (200, b'{"schema": "\\"int\\""}' if "versions" not in path else b"[]")) as (
+        url,
+        paths,
+    ):
+        monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
+        document = winnow("schemas", "list", "orders", "--json").document
+        assert [(use["column"], use["schema_id"], use["records"], use["kind"]) for use in document["uses"]] == [
+            ("value", 7, 2, "AVRO"),
+            ("value", 9, 1, "AVRO"),
+            ("value", str(guid), 1, "AVRO"),
+        ]
+        assert document["unframed"] == {"key": 5, "value": 1}
+        assert f"/schemas/guids/{guid}" in paths
+        pulled = winnow("schemas", "pull", "orders", code=4)
+    assert "2 schemas kept with the topic" in pulled.stderr
+    assert "1 schema named by GUID can only be asked for" in " ".join(pulled.stderr.split())
 
 
 def test_records_below_the_log_start_are_not_counted(tmp_path: Path) -> None:

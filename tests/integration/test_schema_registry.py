@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tests.integration.test_typed_table import read_table
+from tests.integration.test_typed_table import create, read_table
 from tests.kafka.certificates import Authority
 from tests.support.schema_registry import serve_answers, serve_apicurio
 from tests.support.world import TOPIC, FakeClock, open_world, record
@@ -29,6 +30,7 @@ from winnow.pipeline.read.schema_pull import pull_schemas
 from winnow.schemas.decoder import DecodedBatch
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import make_decoder
+from winnow.schemas.framing import FramedDecoder
 from winnow.schemas.registry import SchemaRegistry
 from winnow.schemas.schema_cache import MAXIMUM_MISSING_IDS, KeptDocuments, SchemaCache
 from winnow.values.formats import Format
@@ -130,6 +132,59 @@ def test_schema_of_a_deleted_subject_is_still_read(url: str, client: SchemaRegis
         list_rows(batch) == {0: {"": 0.0}}
         or batch.errors[0] == f"Schema {schema_id} is not in the schema registry {host}."
     )
+
+
+def test_ids_in_headers_are_read_and_a_guid_that_a_registry_cannot_answer_is_an_error(
+    url: str, client: SchemaRegistryClient
+) -> None:
+    """What Confluent's serializer writes where it leaves the bytes bare; Apicurio finds no schema by its GUID."""
+
+    def write_header(payload: bytes, context: SerializationContext | None, schema_id: Any) -> bytes:
+        assert context is not None
+        assert isinstance(context.headers, list)
+        context.headers.append(("__value_schema_id", schema_id.id_to_bytes()))
+        return payload
+
+    text = '{"type": "record", "name": "n.Visit", "fields": [{"name": "id", "type": "long"}]}'
+    serialize = AvroSerializer(client, Schema(text, "AVRO"), conf={"schema.id.serializer": write_header})
+    context = SerializationContext("visits", MessageField.VALUE, [])
+    bare = serialize({"id": 5}, context)
+    assert bare == b"\n"
+    assert isinstance(context.headers, list)
+    (header,) = context.headers
+    framed = AvroSerializer(client, Schema(text, "AVRO"))({"id": 6}, SerializationContext("visits", MessageField.VALUE))
+    decoder = make_decoder(Format.AVRO, source=SchemaCache([open_registry(url)]))
+    assert isinstance(decoder, FramedDecoder)
+    headers = pa.array([header[1], None, b"\1" + b"g" * 16], pa.binary())
+    batch = decoder.decode(pa.array([bare, framed, bare], pa.binary()), headers)
+    assert list_rows(batch) == {0: {"id": 5}, 1: {"id": 6}}
+    assert batch.errors == {2: f"The schema of a GUID is not in the schema registry {url.split('/')[2]}."}
+
+
+def test_a_schema_is_asked_for_by_its_guid(tmp_path: Path) -> None:
+    """A table whose records name a schema so is built, and one that nobody knows is an error of its row."""
+    guid = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")
+    schema = {"type": "record", "name": "P", "fields": [{"name": "x", "type": "long"}]}
+
+    def answer(path: str) -> tuple[int, bytes]:
+        known = path == f"/schemas/guids/{guid}"
+        return (200, json.dumps({"schema": json.dumps(schema), "guid": str(guid)}).encode()) if known else (404, b"no")
+
+    with serve_answers(answer) as (url, paths):
+        here = {"WINNOW_SCHEMA_REGISTRY__URL": url}
+        with open_world(tmp_path, FakeClock(read_wall_clock_ms()), here) as world:
+            create(world, winnow_value_format="avro")
+            named = (guid, guid, UUID(int=1))
+            world.ingest(
+                [
+                    record(n, b"%d" % n, b"\2", headers=(("__value_schema_id", b"\1" + name.bytes),))
+                    for n, name in enumerate(named)
+                ]
+            )
+            update_latest_table(world.installation, TOPIC)
+            rows = [(row["x"], row["__error"] is None) for row in read_table(world)]
+    assert rows == [(1, True), (1, True), (None, False)]
+    assert sorted(paths) == sorted(f"/schemas/guids/{name}" for name in set(named))
 
 
 def test_subjects_of_a_schema_are_named(url: str, client: SchemaRegistryClient) -> None:

@@ -86,6 +86,29 @@ SCHEMAS = (
     Mutant("schema-of-another-kind", "a document is read whatever its kind")
     .changes("FramedDecoder._make", never("kind"))
     .caught_by("test_json_with_a_schema_is_read"),
+    Mutant("schema-header-not-read", "a datum whose header names its schema is read as if it began with an id")
+    .changes("find_header_ids", always("true_count"))
+    .caught_by("test_body_that_begins_like_an_id_is_of_the_schema_that_its_header_names"),
+    Mutant("schema-header-last", "of several headers that name a schema the last one counts")
+    .changes(
+        "find_header_ids", replace("pa.array(firsts)", "pa.array(np.append(firsts[1:], is_wanted.true_count) - 1)")
+    )
+    .caught_by("test_ids_in_headers_and_in_payloads_are_read_as_confluents_deserializer_does"),
+    Mutant("schema-header-ignored-if-damaged", "a datum whose header is damaged is read as if it had none")
+    .changes("FramedDecoder._group_by_schema", replace("np.flatnonzero(~is_bare)", "np.arange(len(datums))"))
+    .caught_by("test_hostile_headers_are_errors_of_their_records_and_quote_nothing"),
+    Mutant("schema-header-longer", "a header may have more bytes than its id")
+    .changes("FramedDecoder._group_by_header", always("end"))
+    .caught_by("test_hostile_headers_are_errors_of_their_records_and_quote_nothing"),
+    Mutant("guid-quoted", "the GUID that a header names is repeated in an error")
+    .changes("documents.describe_schema", never("UUID"))
+    .caught_by("test_hostile_headers_are_errors_of_their_records_and_quote_nothing"),
+    Mutant("guid-not-answered-fails", "a registry that finds nothing by GUID fails the update")
+    .changes("SchemaRegistry.find_document", drop_keyword("can_lack_route"))
+    .caught_by("test_a_schema_is_asked_for_by_its_guid"),
+    Mutant("schema-headers-not-counted", "schemas that headers name are not counted")
+    .changes("_build_named_sql", replace_text("coalesce(", "coalesce(NULL AND "))
+    .caught_by("test_schemas_that_headers_name_are_counted_by_id_and_by_guid"),
     Mutant("kept-schemas-not-asked", "what is kept with a topic is not asked")
     .changes("_Sources.schemas", never("kept"))
     .caught_by("test_what_is_kept_is_read_before_any_registry"),

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.schemas.documents import SchemaDocument, SchemaReference, walk_references
+from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaReference, walk_references
 from winnow.schemas.formats import make_decoder
 from winnow.schemas.framing import find_schema_ids, read_message_path
 from winnow.schemas.schema_cache import KeptDocuments
@@ -17,7 +17,9 @@ from winnow.values.formats import Format
 
 
 def keep(**schemas: Any) -> KeptDocuments:
-    documents = {int(name[1:]): SchemaDocument("AVRO", json.dumps(schema)) for name, schema in schemas.items()}
+    documents: dict[SchemaId, SchemaDocument] = {
+        int(name[1:]): SchemaDocument("AVRO", json.dumps(schema)) for name, schema in schemas.items()
+    }
     return KeptDocuments("the kept schemas", documents)
 
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def list_schemas(topic: Topic, as_json: Json = False) -> None:
-    """List the ids of the schemas that keys and values begin with, and how many records have each.
+    """List the ids of the schemas that keys and values name, and how many records have each.
 
     Serializers that work with a schema registry begin each key or value with a zero byte and the id of its schema in
-    four bytes. Other bytes may begin so, too: numbers, for example. The registry (schema_registry.url) says which
-    subjects have a schema.
+    four bytes, or name its id or GUID in a header of the record. Other bytes may begin so, too: numbers, for example.
+    The registry (schema_registry.url) says which subjects have a schema.
 
     Example: winnow schemas list orders
     """
@@ -77,6 +77,7 @@ def _make_unkept_error(pulled: SchemaPull) -> ValidationFailedError:
         f"the registry does not know {format_names(map(str, pulled.unknown))}" if pulled.unknown else "",
         f"it cannot give {format_names(map(str, pulled.unusable))} as a whole" if pulled.unusable else "",
         f"{format_count(pulled.unlisted, 'record')} name further ones" if pulled.unlisted else "",
+        f"{format_count(pulled.guids, 'schema')} named by GUID can only be asked for" if pulled.guids else "",
     ]
     return ValidationFailedError(
         f"Not every schema that records of topic {pulled.topic} name is kept: {'; '.join(filter(None, missing))}.",

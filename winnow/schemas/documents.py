@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
+from uuid import UUID
+
+SchemaId: TypeAlias = int | UUID
+"""What names a schema: its id in the registry, or its GUID, which is the same in every registry."""
 
 MAXIMUM_SCHEMA_BYTES = 4 << 20
 """Maximum size of a schema document, and of one with everything that it refers to."""
@@ -44,13 +48,18 @@ class SchemaSource(Protocol):
     def name(self) -> str:
         """What it is called in messages."""
 
-    def find_document(self, schema_id: int) -> SchemaDocument | None:
+    def find_document(self, schema_id: SchemaId) -> SchemaDocument | None:
         """Return the document with all of its references, or None if there is no such id.
 
         Raises:
             ServiceError: a registry does not answer.
             UnusableSchemaError: there is a document, and it is too large or refers to what is not there.
         """
+
+
+def describe_schema(schema_id: SchemaId) -> str:
+    """Name a schema in a message; a GUID is not repeated: sixteen bytes of a header may be anything."""
+    return "the schema of a GUID" if isinstance(schema_id, UUID) else f"schema {schema_id}"
 
 
 def walk_references(document: SchemaDocument) -> Iterator[SchemaReference]:

@@ -2,12 +2,14 @@
 
 A framed datum begins with a zero byte and the id of its schema in four bytes. With Protobuf the path to the message in
 its document follows: how many indices, then each, as zigzag numbers of variable length; a lone zero stands for the path
-of the first message.
+of the first message. A header of the record may name the schema instead: then the datum is its body alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeAlias
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,15 @@ import pyarrow.compute as pc
 from winnow.schemas.byte_slices import cut_heads
 from winnow.schemas.columns import Positions
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup
-from winnow.schemas.documents import MAXIMUM_DEPTH, SchemaDocument, SchemaSource, UnusableSchemaError
+from winnow.schemas.documents import (
+    MAXIMUM_DEPTH,
+    SchemaDocument,
+    SchemaId,
+    SchemaSource,
+    UnusableSchemaError,
+    describe_schema,
+)
+from winnow.schemas.header_ids import read_header_id
 from winnow.schemas.reader import DatumReader, read_datums
 
 HEAD_BYTES = 5
@@ -27,7 +37,10 @@ MessagePath = tuple[int, ...]
 
 MakeReader = Callable[[SchemaDocument, MessagePath], DatumReader]
 
+_Schema: TypeAlias = tuple[SchemaId, MessagePath]
+
 _NO_HEAD = "The datum does not begin with the id of a schema, as a serializer with a registry writes it."
+_BAD_HEADER = "The header that names its schema is damaged: it is none that a serializer with a registry writes."
 
 
 class BareDecoder:
@@ -53,79 +66,125 @@ class FramedDecoder:
         self._kind = kind
         self._make_reader = make_reader
         self._has_paths = has_paths
-        self._readers: dict[tuple[int, MessagePath], DatumReader | str] = {}
+        self._readers: dict[_Schema, DatumReader | str] = {}
 
-    def decode(self, datums: pa.Array) -> DecodedBatch:
-        """Decode ``datums``; raises ServiceError where the source of their schemas does not answer."""
+    def decode(self, datums: pa.Array, headers: pa.Array | None = None) -> DecodedBatch:
+        """Decode ``datums``; raises ServiceError where the source of their schemas does not answer.
+
+        ``headers``: what headers say of their schemas (:func:`winnow.schemas.header_ids.find_header_ids`). Where one
+        does, the datum is its body from the first byte on, whatever it begins with.
+        """
         groups: list[DecodedGroup] = []
-        errors: dict[int, str] = {}
-        has_head = np.zeros(len(datums), np.bool_)
-        for schema_id, positions in sorted(find_schema_ids(datums).items()):
-            has_head[positions] = True
-            if self._has_paths:
-                paths, starts = self._group_by_path(datums, positions)
-                has_head[np.setdiff1d(positions, list(starts))] = False
-            else:
-                paths, starts = {(): positions}, {}
-            for path, members in sorted(paths.items()):
-                reader = self._find_reader(schema_id, path)
-                if isinstance(reader, str):
-                    errors.update(dict.fromkeys(members.tolist(), reader))
-                    continue
-                heads_bytes = np.array([starts.get(member, HEAD_BYTES) for member in members.tolist()], np.int64)
-                bodies = cut_heads(datums.take(pa.array(members)), heads_bytes)
-                kept, rows, problems = read_datums(reader, bodies, members)
-                errors.update(problems)
-                if len(kept):
-                    groups.append(DecodedGroup(pa.array(kept), rows))
-        errors.update(dict.fromkeys(np.flatnonzero(~has_head).tolist(), _NO_HEAD))
+        members, starts, errors = self._group_by_schema(datums, headers)
+        for schema, positions in sorted(members.items(), key=_order_schema):
+            reader = self._find_reader(schema)
+            if isinstance(reader, str):
+                errors.update(dict.fromkeys(positions.tolist(), reader))
+                continue
+            bodies = cut_heads(datums.take(pa.array(positions)), starts[positions])
+            kept, rows, problems = read_datums(reader, bodies, positions)
+            errors.update(problems)
+            if len(kept):
+                groups.append(DecodedGroup(pa.array(kept), rows))
         return DecodedBatch(groups, errors)
 
-    def _find_reader(self, schema_id: int, path: MessagePath) -> DatumReader | str:
+    def _find_reader(self, schema: _Schema) -> DatumReader | str:
         """Return the reader of a schema, or the sentence that says of its datums why there is none."""
-        reader = self._readers.get((schema_id, path))
+        reader = self._readers.get(schema)
         if reader is None:
-            reader = self._readers[schema_id, path] = self._make(schema_id, path)
+            reader = self._readers[schema] = self._make(*schema)
         return reader
 
-    def _make(self, schema_id: int, path: MessagePath) -> DatumReader | str:
+    def _make(self, schema_id: SchemaId, path: MessagePath) -> DatumReader | str:
+        name = describe_schema(schema_id)
+        name = name[0].upper() + name[1:]
         try:
             document = self._source.find_document(schema_id)
             if document is None:
-                return f"Schema {schema_id} is not in {self._source.name}."
+                return f"{name} is not in {self._source.name}."
             if document.kind != self._kind:
                 raise UnusableSchemaError(f"is of the kind {document.kind}, not {self._kind}")
             return self._make_reader(document, path)
         except UnusableSchemaError as error:
-            return f"Schema {schema_id} of {self._source.name} cannot be used: it {error}."
+            return f"{name} of {self._source.name} cannot be used: it {error}."
+
+    def _group_by_schema(
+        self, datums: pa.Array, headers: pa.Array | None
+    ) -> tuple[dict[_Schema, Positions], Positions, dict[int, str]]:
+        """Return the positions by schema, where the body of each datum begins, and errors of those that name none."""
+        is_bare = np.zeros(len(datums), np.bool_)
+        if headers is not None:
+            is_bare = headers.is_valid().to_numpy(zero_copy_only=False)
+        framed = np.flatnonzero(~is_bare)
+        heads = datums if len(framed) == len(datums) else datums.take(pa.array(framed))
+        starts = np.full(len(datums), HEAD_BYTES, np.int64)
+        has_schema = np.zeros(len(datums), np.bool_)
+        members: dict[_Schema, Positions] = {}
+        for schema_id, places in find_schema_ids(heads).items():
+            positions = framed[places]
+            paths = self._group_by_path(datums, positions, starts) if self._has_paths else {(): positions}
+            members.update({(schema_id, path): grouped for path, grouped in paths.items()})
+        errors: dict[int, str] = {}
+        if headers is not None and is_bare.any():
+            starts[is_bare] = 0
+            for schema, positions in self._group_by_header(headers).items():
+                others = members.get(schema, np.empty(0, np.int64))
+                members[schema] = np.sort(np.concatenate((others, positions)))
+        for positions in members.values():
+            has_schema[positions] = True
+        for position in np.flatnonzero(~has_schema).tolist():
+            errors[position] = _BAD_HEADER if is_bare[position] else _NO_HEAD
+        return members, starts, errors
+
+    def _group_by_header(self, headers: pa.Array) -> dict[_Schema, Positions]:
+        members: dict[_Schema, list[Positions]] = {}
+        for header, positions in _group_equal(headers):
+            try:
+                schema_id, end = read_header_id(header)
+                path, end = read_message_path(header, end) if self._has_paths else ((), end)
+            except ValueError:
+                continue
+            if end == len(header):
+                members.setdefault((schema_id, path), []).append(positions)
+        return {schema: np.concatenate(parts) for schema, parts in members.items()}
 
     def _group_by_path(
-        self, datums: pa.Array, positions: Positions
-    ) -> tuple[Mapping[MessagePath, Positions], Mapping[int, int]]:
-        """Return the positions by the path that follows the id, and where the message of each begins."""
+        self, datums: pa.Array, positions: Positions, starts: Positions
+    ) -> Mapping[MessagePath, Positions]:
+        """Return the positions by the path that follows the id, and note in ``starts`` where each message begins."""
         members: dict[MessagePath, list[int]] = {}
-        starts: dict[int, int] = {}
         for position, datum in zip(positions.tolist(), datums.take(pa.array(positions)).to_pylist(), strict=True):
             try:
                 path, starts[position] = read_message_path(datum, HEAD_BYTES)
             except ValueError:
                 continue
             members.setdefault(path, []).append(position)
-        return {path: np.array(listed, np.int64) for path, listed in members.items()}, starts
+        return {path: np.array(listed, np.int64) for path, listed in members.items()}
+
+
+def _order_schema(entry: tuple[_Schema, Positions]) -> tuple[bool, int, MessagePath]:
+    """Return what schemas are ordered by: older ones have lower ids; GUIDs say nothing of their age and are last."""
+    schema_id, path = entry[0]
+    return (True, schema_id.int, path) if isinstance(schema_id, UUID) else (False, schema_id, path)
 
 
 def find_schema_ids(datums: pa.Array) -> dict[int, Positions]:
     """Return the positions of framed datums by the ids of their schemas, which lie between 0 and 2^32 - 1."""
-    heads = pc.binary_slice(datums.cast(pa.binary()), 0, HEAD_BYTES).dictionary_encode()
-    indices = heads.indices.to_numpy(zero_copy_only=False)
-    order = np.argsort(indices, kind="stable")
-    ends = np.cumsum(np.bincount(indices, minlength=len(heads.dictionary)))
-    parts = np.split(order, ends[:-1]) if len(ends) else []
+    heads = pc.binary_slice(datums.cast(pa.binary()), 0, HEAD_BYTES)
     return {
         int.from_bytes(head[1:]): positions
-        for head, positions in zip(heads.dictionary.to_pylist(), parts, strict=True)
+        for head, positions in _group_equal(heads)
         if len(head) == HEAD_BYTES and head[0] == 0
     }
+
+
+def _group_equal(texts: pa.Array) -> Iterator[tuple[bytes, Positions]]:
+    """Yield each of ``texts`` that is not null once, with its positions."""
+    encoded = texts.dictionary_encode()
+    indices = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
+    order = np.argsort(indices, kind="stable")
+    ends = np.cumsum(np.bincount(indices, minlength=len(encoded.dictionary)))[: len(encoded.dictionary)]
+    yield from zip(encoded.dictionary.to_pylist(), np.split(order, ends)[: len(ends)], strict=True)
 
 
 def read_message_path(datum: bytes, start: int) -> tuple[MessagePath, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from winnow.schemas.documents import SchemaDocument, SchemaReference
+from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaReference
 from winnow.values.kept_schemas import KeptReference, KeptSchemas, KeptText
 
 
@@ -24,9 +24,9 @@ def pack_documents(documents: Mapping[int, SchemaDocument]) -> tuple[dict[int, i
     return schemas, tuple(texts)
 
 
-def unpack_documents(kept: Iterable[KeptSchemas]) -> dict[int, SchemaDocument]:
+def unpack_documents(kept: Iterable[KeptSchemas]) -> dict[SchemaId, SchemaDocument]:
     """Return the documents by id; of an id that was kept twice, the first."""
-    found: dict[int, SchemaDocument] = {}
+    found: dict[SchemaId, SchemaDocument] = {}
     for each in kept:
         documents: list[SchemaDocument] = []
         for text in each.texts:

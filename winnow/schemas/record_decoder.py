@@ -17,6 +17,8 @@ import pyarrow as pa
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.debezium import unwrap_payload, unwrap_rows
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
+from winnow.schemas.framing import FramedDecoder
+from winnow.schemas.header_ids import find_header_ids
 from winnow.schemas.masks import list_shown_fields, mask_row_type, mask_rows
 from winnow.schemas.row_types import merge_row_types
 from winnow.values.latest_fields import FieldRules
@@ -107,6 +109,8 @@ class RecordDecoder:
     def decode(self, records: pa.RecordBatch) -> DecodedRecords:
         """Decode the columns ``key`` and ``value`` of ``records``; what is null there is in no group.
 
+        The column ``headers`` is only looked at where it may name schemas.
+
         Raises:
             ServiceError: a registry that is needed does not answer.
         """
@@ -138,7 +142,7 @@ class RecordDecoder:
         return mask_row_type(row_type, self._rules, self._fields)
 
     def _decode(self, records: pa.RecordBatch) -> tuple[dict[Side, DecodedBatch], Mask]:
-        decoded = {side: _decode_present(self._decoders[side], records.column(side.value)) for side in Side}
+        decoded = {side: _decode_present(self._decoders[side], records, side) for side in Side}
         deleted = np.zeros(records.num_rows, np.bool_)
         if self.drops_rows:
             decoded = {
@@ -166,14 +170,22 @@ class RecordDecoder:
         return mask_rows(rows, self._rules, self._secret, self._fields)
 
 
-def _decode_present(decoder: Decoder, datums: pa.Array) -> DecodedBatch:
+def _decode_present(decoder: Decoder, records: pa.RecordBatch, side: Side) -> DecodedBatch:
+    datums = records.column(side.value)
     if not datums.null_count:
-        return decoder.decode(datums)
-    present = np.flatnonzero(datums.is_valid().to_numpy(zero_copy_only=False))
-    decoded = decoder.decode(datums.drop_null())
+        return _decode_datums(decoder, datums, records.column("headers"), side)
+    is_present = datums.is_valid()
+    present = np.flatnonzero(is_present.to_numpy(zero_copy_only=False))
+    decoded = _decode_datums(decoder, datums.drop_null(), records.column("headers").filter(is_present), side)
     places = pa.array(present, pa.int64())
     groups = [DecodedGroup(places.take(group.positions), group.rows) for group in decoded.groups]
     return DecodedBatch(groups, {int(present[position]): text for position, text in decoded.errors.items()})
+
+
+def _decode_datums(decoder: Decoder, datums: pa.Array, headers: pa.Array, side: Side) -> DecodedBatch:
+    if isinstance(decoder, FramedDecoder):
+        return decoder.decode(datums, find_header_ids(headers, side))
+    return decoder.decode(datums)
 
 
 def _unwrap_keys(batch: DecodedBatch) -> DecodedBatch:

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote, urlsplit
+from uuid import UUID
 
 import httpx
 import msgspec
@@ -20,8 +21,10 @@ from winnow.schemas.documents import (
     MAXIMUM_DEPTH,
     MAXIMUM_SCHEMA_BYTES,
     SchemaDocument,
+    SchemaId,
     SchemaReference,
     UnusableSchemaError,
+    describe_schema,
 )
 
 TIMEOUT_S = 10
@@ -92,14 +95,17 @@ class SchemaRegistry:
         """End its connections."""
         self._client.close()
 
-    def find_document(self, schema_id: int) -> SchemaDocument | None:
+    def find_document(self, schema_id: SchemaId) -> SchemaDocument | None:
         """Return the document ``schema_id`` with all of its references, or None.
 
         Raises:
             ServiceError: the registry does not answer, refuses, or is none.
             UnusableSchemaError: the document is too large, or refers to what is not there, or to itself.
         """
-        answer = self._ask(f"/schemas/ids/{schema_id}", _Answer, f"schema {schema_id}")
+        if isinstance(schema_id, UUID):
+            answer = self._ask(f"/schemas/guids/{schema_id}", _Answer, describe_schema(schema_id), can_lack_route=True)
+        else:
+            answer = self._ask(f"/schemas/ids/{schema_id}", _Answer, describe_schema(schema_id))
         return None if answer is None else _Collector(self, schema_id).collect(answer, ())
 
     def list_subjects(self, schema_id: int) -> Sequence[str]:
@@ -107,14 +113,17 @@ class SchemaRegistry:
         subjects = self._ask(f"/schemas/ids/{schema_id}/versions", list[_Subject], f"schema {schema_id}")
         return [f"{subject.subject} {subject.version}" for subject in subjects or ()]
 
-    def find_version(self, subject: str, version: int, schema_id: int) -> _Answer | None:
+    def find_version(self, subject: str, version: int, schema_id: SchemaId) -> _Answer | None:
         """Return a version of a subject, deleted ones too, which ``schema_id`` refers to; raises as above."""
         path = f"/subjects/{quote(subject, safe='')}/versions/{version}?deleted=true"
-        answer: _Answer | None = self._ask(path, _Answer, f"what schema {schema_id} refers to")
+        answer: _Answer | None = self._ask(path, _Answer, f"what {describe_schema(schema_id)} refers to")
         return answer
 
-    def _ask(self, path: str, kind: Any, subject: str) -> Any:
-        """Return the answer to a request, None if there is no such thing; ``subject`` says for messages what it is."""
+    def _ask(self, path: str, kind: Any, subject: str, *, can_lack_route: bool = False) -> Any:
+        """Return the answer to a request, None if there is no such thing; ``subject`` says for messages what it is.
+
+        ``can_lack_route``: not every registry has such requests, and one that has none has no such thing.
+        """
         try:
             with self._client.stream("GET", self._url + path) as response:
                 body = b""
@@ -129,7 +138,7 @@ class SchemaRegistry:
         status = response.status_code
         if status in _REFUSED:
             raise self._make_error(subject, f"it refuses access with status {status}", _CREDENTIALS)
-        if status == _MISSING and _is_problem(body):
+        if status == _MISSING and (can_lack_route or _is_problem(body)):
             return None
         if status != httpx.codes.OK:
             raise self._make_error(subject, f"it answered with status {status}", _ADDRESS)
@@ -150,7 +159,7 @@ _ADDRESS = "Check that schema_registry.url is the whole address of its API, with
 class _Collector:
     """Collects what one document refers to, each subject's version once."""
 
-    def __init__(self, registry: SchemaRegistry, schema_id: int) -> None:
+    def __init__(self, registry: SchemaRegistry, schema_id: SchemaId) -> None:
         self._registry = registry
         self._schema_id = schema_id
         self._documents: dict[tuple[str, int], SchemaDocument] = {}

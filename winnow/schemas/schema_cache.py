@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from winnow.schemas.documents import SchemaDocument, SchemaSource, UnusableSchemaError
+from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaSource, UnusableSchemaError
 
 MAXIMUM_MISSING_IDS = 1_000
 """Maximum ids that a run asks for in vain; bytes that are no framed datums look like ever new ones."""
@@ -18,9 +18,9 @@ class KeptDocuments:
     """Documents that the caller has. ``name``: what they are called in messages."""
 
     name: str
-    documents: Mapping[int, SchemaDocument]
+    documents: Mapping[SchemaId, SchemaDocument]
 
-    def find_document(self, schema_id: int) -> SchemaDocument | None:
+    def find_document(self, schema_id: SchemaId) -> SchemaDocument | None:
         """Return the document ``schema_id``, if it is one of them."""
         return self.documents.get(schema_id)
 
@@ -33,7 +33,7 @@ class SchemaCache:
 
     def __init__(self, sources: Sequence[SchemaSource]) -> None:
         self._sources = sources
-        self._known: dict[int, SchemaDocument | UnusableSchemaError | None] = {}
+        self._known: dict[SchemaId, SchemaDocument | UnusableSchemaError | None] = {}
         self._missing = 0
 
     @property
@@ -41,7 +41,7 @@ class SchemaCache:
         """What the sources are called in messages."""
         return " or ".join(source.name for source in self._sources)
 
-    def find_document(self, schema_id: int) -> SchemaDocument | None:
+    def find_document(self, schema_id: SchemaId) -> SchemaDocument | None:
         """Return the document ``schema_id``, or None if no source has it.
 
         After 1,000 ids that no source has, further ones are not asked for.
@@ -51,7 +51,7 @@ class SchemaCache:
             UnusableSchemaError: there is a document, and it cannot be read.
         """
         if schema_id not in self._known:
-            if schema_id > _MAXIMUM_ID or self._missing >= MAXIMUM_MISSING_IDS:
+            if _is_too_large(schema_id) or self._missing >= MAXIMUM_MISSING_IDS:
                 return None
             self._known[schema_id] = self._ask(schema_id)
             self._missing += self._known[schema_id] is None
@@ -60,7 +60,7 @@ class SchemaCache:
             raise known
         return known
 
-    def _ask(self, schema_id: int) -> SchemaDocument | UnusableSchemaError | None:
+    def _ask(self, schema_id: SchemaId) -> SchemaDocument | UnusableSchemaError | None:
         for source in self._sources:
             try:
                 document = source.find_document(schema_id)
@@ -69,3 +69,7 @@ class SchemaCache:
             if document is not None:
                 return document
         return None
+
+
+def _is_too_large(schema_id: SchemaId) -> bool:
+    return isinstance(schema_id, int) and schema_id > _MAXIMUM_ID

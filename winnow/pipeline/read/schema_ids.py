@@ -1,10 +1,11 @@
-"""Which schemas the keys and values of a topic's log were written with: five bytes of each, counted."""
+"""Which schemas the keys and values of a topic's log were written with: five bytes of each, or a header, counted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from winnow.errors import ServiceError
 from winnow.files import duckdb_connection
@@ -15,6 +16,8 @@ from winnow.pipeline.read.key_scan import build_chunks, explain_read_errors
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import open_registry
+from winnow.schemas.header_ids import HEADER_NAMES, read_header_id
+from winnow.values.typed_columns import Side
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,19 +29,24 @@ MAXIMUM_LISTED_IDS = 200
 """Maximum ids listed of keys, and of values; what only looks like framed datums has ever new ones."""
 
 _COLUMNS = ("key", "value")
+_HEAD = (
+    "CASE WHEN octet_length(named) >= 5 AND array_slice(named, 1, 1) = '\\x00'::BLOB THEN array_slice(named, 1, 5) "
+    "WHEN octet_length(named) >= 17 AND array_slice(named, 1, 1) = '\\x01'::BLOB THEN array_slice(named, 1, 17) END"
+)
+"""SQL for the id or the GUID in ``named``; null: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaUse:
-    """How many keys or values begin with the id of a schema.
+    """How many keys or values begin with the id of a schema, or have one that a header of their records names.
 
-    ``column``: ``key`` or ``value``. ``kind``: AVRO, PROTOBUF or JSON; ``unusable`` for a schema that cannot be read;
-    empty if no registry was asked or it does not have the schema. ``subjects``: those of the registry that have it,
-    with versions.
+    ``column``: ``key`` or ``value``. ``schema_id``: the GUID, a text, where that is what headers name. ``kind``: AVRO,
+    PROTOBUF or JSON; ``unusable`` for a schema that cannot be read; empty if no registry was asked or it does not have
+    the schema. ``subjects``: those of the registry that have it, with versions; none of a GUID.
     """
 
     column: str
-    schema_id: int
+    schema_id: int | str
     records: int
     kind: str = ""
     subjects: tuple[str, ...] = ()
@@ -48,7 +56,8 @@ class SchemaUse:
 class SchemaReport:
     """What was counted in a topic.
 
-    ``unlisted``: by column, records with further ids; ``unframed``: records that begin with none, nulls left out.
+    ``unlisted``: by column, records with further ids; ``unframed``: records that begin with none, or have a
+    damaged header, nulls left out.
     ``problem``: why nothing is known of the schemas behind the ids; empty if it is.
     """
 
@@ -100,7 +109,7 @@ def count_schema_ids(installation: Installation, topic: str, maximum_ids: int) -
                 "ORDER BY head IS NULL DESC, records DESC, head",
                 [column],
             ).fetchmany(maximum_ids + 1)
-            framed = [(int.from_bytes(head[1:]), records) for head, records in rows if head is not None]
+            framed = [(_name_schema(head), records) for head, records in rows if head is not None]
             unframed[column] = sum(records for head, records in rows if head is None)
             uses += [SchemaUse(column, schema_id, records) for schema_id, records in framed[:maximum_ids]]
             total = duckdb_connection.fetch_one_row(
@@ -112,19 +121,29 @@ def count_schema_ids(installation: Installation, topic: str, maximum_ids: int) -
 
 
 def _count_heads(connection: duckdb.DuckDBPyConnection, log: PartitionLog) -> None:
-    """Count the first five bytes of keys and values by what they are; null for those that are no head of a datum."""
+    """Count the ids and GUIDs of keys and values as headers hold them; null for those that have none."""
     start = log.state.log_start_offset
     for chunk in build_chunks([segment for segment in log.segments if segment.last_offset >= start]):
         files = quote_file_list(segment.path for segment in chunk)
         with explain_read_errors(log, chunk):
-            check_local_pages([segment.path for segment in chunk], ("offset", *_COLUMNS))
-            for column in _COLUMNS:
+            check_local_pages([segment.path for segment in chunk], ("offset", *_COLUMNS, "headers"))
+            for side in Side:
                 connection.execute(
-                    f"INSERT INTO heads SELECT '{column}', CASE WHEN octet_length({column}) >= 5 "
-                    f"AND array_slice({column}, 1, 1) = '\\x00'::BLOB THEN array_slice({column}, 1, 5) END AS head, "
-                    f'count(*) FROM read_parquet({files}) WHERE "offset" >= {start} AND {column} IS NOT NULL '
-                    "GROUP BY head"
+                    f"INSERT INTO heads SELECT '{side}', {_HEAD} AS head, count(*) "
+                    f"FROM (SELECT {_build_named_sql(side)} AS named FROM read_parquet({files}) "
+                    f'WHERE "offset" >= {start} AND {side} IS NOT NULL) GROUP BY head'
                 )
+
+
+def _build_named_sql(side: Side) -> str:
+    """Build SQL for what names the schema of a datum: its header if that has a value, else its own head."""
+    header = f"list_filter(headers, lambda pair: pair.key = '{HEADER_NAMES[side]}')[1].value"
+    return f"coalesce({header}, CASE WHEN array_slice({side}, 1, 1) = '\\x00'::BLOB THEN array_slice({side}, 1, 5) END)"
+
+
+def _name_schema(head: bytes) -> int | str:
+    schema_id, _ = read_header_id(head)
+    return schema_id if isinstance(schema_id, int) else str(schema_id)
 
 
 def _ask_registry(installation: Installation, uses: list[SchemaUse]) -> tuple[list[SchemaUse], str]:
@@ -132,7 +151,7 @@ def _ask_registry(installation: Installation, uses: list[SchemaUse]) -> tuple[li
     if installation.settings.schema_registry.url is None:
         return uses, "No schema registry is set (schema_registry.url)."
     registry = open_registry(installation.settings.schema_registry)
-    answers: dict[int, tuple[str, tuple[str, ...]]] = {}
+    answers: dict[int | str, tuple[str, tuple[str, ...]]] = {}
     try:
         for use in uses:
             if use.schema_id not in answers:
@@ -144,9 +163,11 @@ def _ask_registry(installation: Installation, uses: list[SchemaUse]) -> tuple[li
     return [SchemaUse(use.column, use.schema_id, use.records, *answers[use.schema_id]) for use in uses], ""
 
 
-def _describe_schema(registry: SchemaRegistry, schema_id: int) -> tuple[str, tuple[str, ...]]:
+def _describe_schema(registry: SchemaRegistry, schema_id: int | str) -> tuple[str, tuple[str, ...]]:
     try:
-        document = registry.find_document(schema_id)
+        document = registry.find_document(schema_id if isinstance(schema_id, int) else UUID(schema_id))
     except UnusableSchemaError:
         return "unusable", ()
-    return ("", ()) if document is None else (document.kind, tuple(registry.list_subjects(schema_id)))
+    if document is None:
+        return "", ()
+    return document.kind, tuple(registry.list_subjects(schema_id)) if isinstance(schema_id, int) else ()

@@ -31,7 +31,8 @@ class SchemaPull:
 
     ``schemas``: how many ids are kept now; ``pulled``: those that were not before. ``unknown``: ids that the registry
     does not know; ``unusable``: ids whose schemas cannot be kept. ``unlisted``: records with further ids, which were
-    not asked for. ``snapshot_id`` None: nothing was new.
+    not asked for. ``guids``: how many schemas are named by their GUIDs alone, which are not kept. ``snapshot_id`` None:
+    nothing was new.
     """
 
     topic: str
@@ -40,16 +41,17 @@ class SchemaPull:
     unknown: tuple[int, ...]
     unusable: tuple[int, ...]
     unlisted: int
+    guids: int
     snapshot_id: int | None
 
     @property
     def is_whole(self) -> bool:
         """Whether every schema that records name is kept."""
-        return not (self.unknown or self.unusable or self.unlisted)
+        return not (self.unknown or self.unusable or self.unlisted or self.guids)
 
 
 def pull_schemas(installation: Installation, topic: str) -> SchemaPull:
-    """Keep the schemas of all ids that live keys and values of ``topic`` begin with. Repeating it changes nothing.
+    """Keep the schemas of all ids that live keys and values of ``topic`` have. Repeating it changes nothing.
 
     Where the topic says which of both have a format with ids, the others' bytes are not taken for ids.
 
@@ -63,13 +65,15 @@ def pull_schemas(installation: Installation, topic: str) -> SchemaPull:
     log = installation.log.open(topic)
     columns = _list_columns(load_topic_view(installation, topic).config.row_shape)
     report = count_schema_ids(installation, topic, MAXIMUM_IDS)
-    named = sorted({use.schema_id for use in report.uses if use.column in columns})
+    uses = {use.schema_id for use in report.uses if use.column in columns}
+    named = sorted(schema_id for schema_id in uses if isinstance(schema_id, int))
     kept = _list_kept_ids(log.head())
     documents, unknown, unusable = _ask(installation, [schema_id for schema_id in named if schema_id not in kept])
     snapshot_id, present = _commit(installation, log, documents) if documents else (None, kept)
     unlisted = sum(records for column, records in report.unlisted.items() if column in columns)
     pulled = tuple(schema_id for schema_id in documents if schema_id not in kept)
-    return SchemaPull(topic, len(present), pulled, tuple(unknown), tuple(unusable), unlisted, snapshot_id)
+    guids = len(uses) - len(named)
+    return SchemaPull(topic, len(present), pulled, tuple(unknown), tuple(unusable), unlisted, guids, snapshot_id)
 
 
 def _list_columns(shape: RowShape) -> frozenset[str]:
