@@ -16,6 +16,7 @@ from winnow.errors import (
     join_first,
 )
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
+from winnow.pipeline.compaction.failure_causes import advise
 from winnow.pipeline.compaction.plan_limits import PlanExcess, build_limits, find_excesses
 from winnow.pipeline.compaction.plan_validity import find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_run_manifest, read_run_plan
@@ -353,6 +354,6 @@ def build_verdict_alert(
         verdict.plan_id,
         findings,
         evidence=verdict.data_docs or f"winnow receipts {topic}",
-        effect=effect or describe_marks(topic, marks),
+        effect=f"{advise(topic, verdict.failures)} {effect or describe_marks(topic, marks)}",
         at_ms=at_ms,
     )
