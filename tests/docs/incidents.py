@@ -467,6 +467,7 @@ CASES: dict[str, Case] = {
     "Another tool changed a topic's configuration": Case(foreign_configuration),
     "Metadata are damaged": Case(damaged_manifest_list),
     "The catalog is lost, or older than the warehouse": Case(no_catalog),
+    "Nothing runs any more": Case(uncompacted),
     "The disk is full": Case(stuck_sweep),
     "Backup and restore": Case(two_partitions),
     "Moving a warehouse": Case(two_partitions, home="new-lake"),

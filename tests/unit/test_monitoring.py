@@ -85,7 +85,7 @@ def test_every_metric_of_the_alert_rules_is_one_that_winnow_sends(root: Path) ->
     rules = msgspec.yaml.decode((root / "monitoring/prometheus/winnow.rules.yml").read_bytes())["groups"][0]["rules"]
     assert {name for rule in rules for name in NAME.findall(rule["expr"])} - list_names() == set()
     assert all(rule["labels"]["severity"] in {"critical", "warning"} for rule in rules)
-    assert all(set(rule["annotations"]) == {"summary", "description"} for rule in rules)
+    assert all(set(rule["annotations"]) == {"summary", "description", "runbook_url"} for rule in rules)
 
 
 def test_mapping_gives_what_comes_over_statsd_the_names_of_the_page(root: Path) -> None:
