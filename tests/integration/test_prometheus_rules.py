@@ -121,6 +121,19 @@ def _is_firing(file: Path, story: Story, rule: Mapping[str, Any]) -> bool:
     return done.returncode != 0
 
 
+def test_prometheus_can_parse_the_query_of_every_panel(tmp_path: Path) -> None:
+    """With values for Grafana's variables, as Grafana sends it."""
+    dashboard = json.loads((Path(__file__).parents[2] / "monitoring/grafana/winnow.json").read_text())
+    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    recorded = [
+        {"record": f"panel:{number}", "expr": query.replace("$__rate_interval", "5m").replace("$topic", "orders")}
+        for number, query in enumerate(queries)
+    ]
+    file = tmp_path / "panels.json"
+    file.write_text(json.dumps({"groups": [{"name": "panels", "rules": recorded}]}))
+    assert f"{len(queries)} rules found" in run_promtool("check", "rules", file)
+
+
 def test_every_rule_leads_to_a_section_of_the_runbook(rules: Sequence[Mapping[str, Any]]) -> None:
     """Whoever is woken by Prometheus finds the page, and the section is there."""
     anchors = {make_anchor(title) for title in sections("operations.md")}
