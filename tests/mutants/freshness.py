@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, drop_statement, never, replace, swap_operator
+from tests.mutants.changes import drop_operand, drop_statement, never, replace, return_value, swap_operator
 from tests.mutants.mutant import Mutant
 
 FRESHNESS = (
@@ -57,4 +57,10 @@ FRESHNESS = (
     Mutant("violations-of-the-last-chunk", "the first records that violate a suite are those of the last chunk")
     .changes("content_validation.find_violations", replace("[*A, *offsets]", "offsets"))
     .caught_by("test_bad_records_are_counted_and_the_first_three_named_by_offset"),
+    Mutant("message-links-to-a-file", "a message links to a file of the machine that wrote it")
+    .changes("evidence.remove_local_scheme", return_value("text"))
+    .caught_by("test_no_message_has_a_link_to_a_file_of_one_machine[validation_failed]"),
+    Mutant("runbook-of-any-segment", "of several damaged segments the runbook fills in the first")
+    .changes("alerts.get_runbook", replace("len(damaged) == 1", "damaged"))
+    .caught_by("test_runbook_of_an_alert_knows_the_path_of_its_only_damaged_segment"),
 )
