@@ -86,7 +86,8 @@ def find_situation(installation: Installation, row: PlanRow, base: str, step: st
         from winnow.pipeline.compaction.validate import build_verdict_alert
 
         numbers = verdict.failing_partitions or tuple(_find_marks(installation, run))
-        return build_verdict_alert(topic, verdict, numbers, _find_marks(installation, run), at_ms=at_ms)
+        marks = _find_marks(installation, run)
+        return build_verdict_alert(topic, verdict, numbers, marks, at_ms=at_ms, page_url=installation.page_url)
     if run.status in {RunState.INVALID, RunState.SPARK_FAILED}:
         from winnow.pipeline.topics.marks import build_uncleanable_alert
 

@@ -109,6 +109,26 @@ def test_runbook_is_read_beside_the_alert_with_the_commands_of_its_topic_and_par
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+def test_commands_of_the_runbook_are_copied_with_what_was_typed_for_their_variables(look: Open, alerts: Store) -> None:
+    """Quoted, so that a path with a space can be pasted; a section that needs no path asks for none."""
+    page = look("small").at("#/alerts?topic=audit.log")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Runbook of uncleanable partition").first.click()
+    dialog = page.get_by_role("dialog", name="uncleanable partition")
+    dialog.get_by_role("textbox", name="$SEGMENT").fill("/lake/my data/it's.parquet")
+    dialog.get_by_role("textbox", name="$BACKUP").fill("/backup")
+    assignments = "BACKUP='/backup'\nSEGMENT='/lake/my data/it'\\''s.parquet'\n"
+    text = f'{assignments}cp "$BACKUP/$(basename "$SEGMENT")" "$SEGMENT"'
+    block = dialog.locator(".command", has_text="cp ")
+    expect(block).to_contain_text(text)
+    block.get_by_role("button", name="Copy the commands").click()
+    assert page.evaluate("navigator.clipboard.readText()").startswith(text)
+    dialog.get_by_role("button", name="A segment is gone for good").click()
+    other = page.get_by_role("dialog", name="A segment is gone for good")
+    expect(other.get_by_role("textbox", name="$BEFORE")).to_be_visible()
+    expect(other.get_by_role("textbox", name="$SEGMENT")).to_have_count(0)
+
+
 def test_open_advice_and_the_focus_outlast_a_refresh(look: Open, alerts: Store) -> None:
     """By keyboard at 1000 px: a summary opens, and nothing is taken away while one reads."""
     seen = open_refreshable(look)

@@ -7,8 +7,9 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,6 +23,7 @@ from winnow.files.segments import ARROW_SCHEMA
 from winnow.kafka.cluster import BrokerTopic
 from winnow.pipeline.admin.scrub import open_scrub
 from winnow.pipeline.compaction import driver
+from winnow.pipeline.compaction import plan as planning_step
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import compact_topics
 from winnow.pipeline.compaction.publish import publish_attempt
@@ -37,9 +39,9 @@ from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.pipeline.topics.sources import record_gone
 from winnow.planning.kafka_configuration import TakingRules
-from winnow.planning.plans import PlanReference
+from winnow.planning.plans import PlanReference, plan_partition
 from winnow.report import alert_kinds
-from winnow.values.model import Status
+from winnow.values.model import PartitionPlan, Status
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -72,7 +74,7 @@ STRICT_SUITE = {
         }
     ],
 }
-"""A suite over the table of the latest state that one of its rows violates."""
+"""A suite that one of the three newest values violates."""
 
 Env = dict[str, str]
 
@@ -113,6 +115,33 @@ def failed_validation(world: World) -> Env:
     path = storage.parse_local_path(part.rewrites[0].outputs[0].path)
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(ValidationFailedError):
+        validate_attempt(world.installation, plan.plan_id, "a1")
+    return {}
+
+
+def failed_suite(world: World) -> Env:
+    """The topic's suite knows two values; a run keeps three."""
+    prepare(world)
+    alter_topic(world.installation, TOPIC, {"winnow.expectations": "strict"}, [])
+    plan = _plan(world)
+    world.stage(plan)
+    with pytest.raises(ValidationFailedError):
+        validate_attempt(world.installation, plan.plan_id, "a1")
+    return {}
+
+
+def failed_limit(world: World) -> Env:
+    """A planner with a mistake moves the log start, which no retention explains."""
+    prepare(world)
+
+    def move_log_start(*arguments: Any, **named: Any) -> PartitionPlan:
+        return replace(plan_partition(*arguments, **named), log_start_offset=4)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning_step, "plan_partition", move_log_start)
+        plan = _plan(world)
+    world.stage(plan)
+    with pytest.raises(ValidationFailedError, match="retention_due"):
         validate_attempt(world.installation, plan.plan_id, "a1")
     return {}
 
@@ -400,6 +429,12 @@ class Case:
 
 CASES: dict[str, Case] = {
     "validation_failed": Case(failed_validation, "validation_failed", "winnow partitions release orders --partition 0"),
+    "validation_failed by a content suite": Case(
+        failed_suite, "validation_failed", "winnow topics alter orders --delete-config winnow.expectations"
+    ),
+    "validation_failed by a limit": Case(
+        failed_limit, "validation_failed", "winnow partitions release orders --partition 0"
+    ),
     "validation_broken": Case(broken_validation, "validation_broken", "winnow compact orders"),
     "uncleanable_partition": Case(
         damaged_segment, "uncleanable_partition", "winnow partitions release orders --partition 0"
@@ -432,6 +467,7 @@ CASES: dict[str, Case] = {
     "Another tool changed a topic's configuration": Case(foreign_configuration),
     "Metadata are damaged": Case(damaged_manifest_list),
     "The catalog is lost, or older than the warehouse": Case(no_catalog),
+    "Nothing runs any more": Case(uncompacted),
     "The disk is full": Case(stuck_sweep),
     "Backup and restore": Case(two_partitions),
     "Moving a warehouse": Case(two_partitions, home="new-lake"),

@@ -18,6 +18,7 @@ from winnow.files.checked_reading import read_segment
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.pipeline.admin import scrub as module
 from winnow.pipeline.admin.scrub import DAY_MS, compute_bytes_left_today, open_scrub
+from winnow.pipeline.monitor.metrics import measure_topic
 from winnow.pipeline.topics.definition import describe_topic
 from winnow.report.alert_kinds import AlertKind
 from winnow.values.model import Segment
@@ -84,10 +85,12 @@ def test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended(
             assert (finding.partition, finding.path, finding.kind) == (1, segment.path, "damaged"), column
             assert report.segments_checked == 6
             assert open_partitions(world) == [1]
+            assert measure_topic(world.installation, TOPIC, as_of_ms=world.clock()).damaged == 1
         restore(segment.path, sound)
         (report,) = open_scrub(world.installation, [TOPIC])
         assert report.findings == ()
         assert open_partitions(world) == []
+        assert measure_topic(world.installation, TOPIC, as_of_ms=world.clock()).damaged == 0
 
 
 def test_missing_segment_is_found(world: World) -> None:

@@ -82,8 +82,9 @@ def test_a_verdict_that_failed_by_the_topics_own_suite_leads_to_a_page_that_says
     assert statuses(text) == ["Failed", "Failed", "Succeeded"]
     own, structural = text.index("example_json_values (failed)"), text.index("compaction (succeeded)")
     assert own < structural
-    assert "partition 0: Violated in 1 of 1 chunk of new records." in text
-    failed_here = text.index("Violated in 1 of 1 chunk")
+    found = "partition 0: Violated in 1 of 3 new records, the first at offset 11."
+    assert found in text
+    failed_here = text.index(found)
     assert failed_here < text.index("Both computations see the same number of records survive.")
 
     evaluated = [int(number) for number in re.findall(r"Evaluated Expectations (\d+)", text)]

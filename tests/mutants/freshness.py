@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, drop_statement, never, replace, swap_operator
+from tests.mutants.changes import drop_operand, drop_statement, never, replace, return_value, swap_operator
 from tests.mutants.mutant import Mutant
 
 FRESHNESS = (
@@ -48,4 +48,19 @@ FRESHNESS = (
     Mutant("fresh-watch-updates-nothing", "a tick of watch_topics leaves tables that are due as they are")
     .changes("monitoring.watch_topics", drop_statement("update_due_tables"))
     .caught_by("test_a_run_brings_a_table_of_the_latest_state_up_to_date_that_is_due"),
+    Mutant("cause-by-name-alone", "an expectation of a team's suite is taken for Winnow's own of the same name")
+    .changes("failure_causes.find_cause", never("suite"))
+    .caught_by("test_alert_on_a_content_suite_names_the_suite_the_count_and_the_first_offsets_and_no_value"),
+    Mutant("cause-of-warnings", "a warning sends the operator to another section")
+    .changes("failure_causes.list_causes", replace("failure.severity is A", "True"))
+    .caught_by("test_a_warning_is_the_cause_of_nothing"),
+    Mutant("violations-of-the-last-chunk", "the first records that violate a suite are those of the last chunk")
+    .changes("content_validation.find_violations", replace("[*A, *offsets]", "offsets"))
+    .caught_by("test_bad_records_are_counted_and_the_first_three_named_by_offset"),
+    Mutant("message-links-to-a-file", "a message links to a file of the machine that wrote it")
+    .changes("evidence.remove_local_scheme", return_value("text"))
+    .caught_by("test_no_message_has_a_link_to_a_file_of_one_machine[validation_failed]"),
+    Mutant("runbook-of-any-segment", "of several damaged segments the runbook fills in the first")
+    .changes("alerts.get_runbook", replace("len(damaged) == 1", "damaged"))
+    .caught_by("test_runbook_of_an_alert_knows_the_path_of_its_only_damaged_segment"),
 )

@@ -140,4 +140,10 @@ MAINTENANCE = (
     Mutant("torn-metadata-owns-a-folder", "what a dead update of the latest state wrote stays for ever")
     .changes("find_latest_files", never("log_uuid"))
     .caught_by("test_update_that_died_while_it_wrote_metadata_leaves_nothing_behind"),
+    Mutant("damage-unmeasured", "damage that a scrub found is in no metric")
+    .changes("measure_topic", set_keyword("damaged", "0"))
+    .caught_by("test_bit_that_flips_in_any_column_is_found_and_told_once_until_it_is_mended"),
+    Mutant("heartbeat-unsent", "no total says when anything ran last")
+    .changes("sum_measurements", set_keyword("last_run_ms", "None"))
+    .caught_by("test_total_adds_up_before_it_divides"),
 )

@@ -15,6 +15,7 @@ from winnow.errors import ServiceError
 from winnow.report.alert_kinds import AlertKind
 from winnow.store import Store
 from winnow.store.rows import Window
+from winnow.store.segment_checks import FileCheck
 from winnow.values.results import OpenAlert
 
 HOUR_MS = 3_600_000
@@ -140,6 +141,27 @@ def test_runbook_has_a_section_for_each_kind_of_alert_with_its_commands(viewer: 
         spans = [span for each in found["blocks"] for span in each.get("spans", ()) if span.get("style") != "code"]
         assert not [span for span in spans if any(mark in span["text"] for mark in ("**", "`", "]("))]
     assert viewer.get("api/alerts/runbook/nothing").status_code == 404
+
+
+def test_runbook_of_an_alert_knows_the_path_of_its_only_damaged_segment(viewer: Visitor, home_store: Store) -> None:
+    """With two of them a person chooses; a document is no segment, and another topic's is not concerned."""
+
+    def damage(path: str, partition: int | None, kind: str = "segment", topic: str = "orders") -> None:
+        check = FileCheck(topic, path, kind, partition, 1, NOW_MS, "damaged", "cut short", NOW_MS)
+        home_store.segment_checks.record([check])
+
+    def ask(**about: Any) -> Any:
+        return viewer.json("api/alerts/runbook/segment_damaged", **about)["values"]
+
+    damage("file:///lake/a.parquet", 0)
+    damage("file:///lake/state.json", None, kind="document")
+    damage("file:///lake/b.parquet", 0, topic="clicks")
+    assert ask() == {}
+    assert ask(topic="orders") == ask(topic="orders", partition=0) == {"SEGMENT": "/lake/a.parquet"}
+    assert ask(topic="orders", partition=1) == {}
+    damage("s3://lake/c.parquet", 1)
+    assert ask(topic="orders") == {}
+    assert ask(topic="orders", partition=1) == {"SEGMENT": "s3://lake/c.parquet"}
 
 
 def test_runbook_names_the_dags_of_this_installation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from tests.page.sample_rows import put_run, put_verdict
 from tests.support.world import FakeClock, build_versions, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.report.evidence import find_page_path
 from winnow.store import Store
 from winnow_airflow.page.data_docs import make_self_contained
 
@@ -64,7 +65,7 @@ def test_pages_run_no_script_and_load_nothing_from_elsewhere(viewer: Visitor, si
 
 def test_page_that_great_expectations_wrote_stands_alone(viewer: Visitor, tmp_path: Path) -> None:
     """A real verdict's page: its results are there, scripts and other hosts are not, and its links stay within."""
-    from winnow_airflow.page.data_docs import find_file, find_page
+    from winnow_airflow.page.data_docs import find_file
 
     with open_world(tmp_path, FakeClock(read_wall_clock_ms())) as world:
         world.create(1, min_cleanable_dirty_ratio="0")
@@ -73,7 +74,7 @@ def test_page_that_great_expectations_wrote_stands_alone(viewer: Visitor, tmp_pa
         assert plan is not None
         world.stage(plan)
         verdict = validate_attempt(world.installation, plan.plan_id, "a1")
-        path = find_page(world.installation.settings, verdict.data_docs)
+        path = find_page_path(verdict.data_docs)
         assert path is not None
         found = find_file(world.installation.settings.data_docs / "site", unquote(path))
         assert found is not None

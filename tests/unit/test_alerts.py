@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from winnow.clock import format_duration
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import MAXIMUM_MESSAGE_CHARACTERS, AlertKind, Finding, Situation
 from winnow.report.alerts import format_partitions, make_alert, make_link, make_recovery
+from winnow.report.evidence import format_evidence
 from winnow.values.results import OpenAlert
 
 AT_MS = 1_760_000_000_000
@@ -21,7 +23,7 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
         "orders",
         "p1",
         [FINDING],
-        evidence="file:///docs.html",
+        evidence="/docs.html",
         effect="Once mended: winnow partitions release",
         at_ms=AT_MS,
     ),
@@ -171,3 +173,24 @@ def test_topic_and_partition_are_never_taken_for_another_topic() -> None:
     keys = {OpenAlert("k", topic, partition, 0).key for topic, partition in about}
     assert len(keys) == 3
     assert format_partitions("orders", None) == format_partitions("orders", ()) == "orders"
+
+
+@pytest.mark.parametrize("kind", SITUATIONS)
+def test_no_message_has_a_link_to_a_file_of_one_machine(kind: AlertKind) -> None:
+    """Whoever reads a message in a chat cannot open it; the path is there as text."""
+    damaged = Finding(0, AT_MS, "segment file:///lake/a.parquet is cut short")
+    situation = replace(SITUATIONS[kind](), findings=(damaged,))
+    alert = make_alert(situation, situation.open_alerts, None)
+    assert "file://" not in repr(alert)
+    assert "segment /lake/a.parquet is cut short" in alert.text
+
+
+def test_evidence_is_an_address_in_airflow_where_that_is_known_and_else_a_path() -> None:
+    page = "file:///var/winnow%20home/data_docs/site/validations/a%23b.html"
+    assert format_evidence(page, "https://airflow.example.org/", "the log") == (
+        "https://airflow.example.org/winnow/data-docs/validations/a%23b.html"
+    )
+    assert format_evidence(page, None, "the log") == "/var/winnow home/data_docs/site/validations/a#b.html"
+    assert format_evidence(None, "https://airflow.example.org", "the log") == "the log"
+    elsewhere = "file:///tmp/other.html"
+    assert format_evidence(elsewhere, "https://airflow.example.org", "the log") == "/tmp/other.html"

@@ -159,6 +159,7 @@ def test_topic_that_was_never_compacted_has_no_figures_of_a_last_run() -> None:
         "time-since-last-run-ms", "no-key-compacted-topic-records", "next-deadline-secs", "header-missing-records",
         "header-malformed-records", "ingest-lag-records", "ingest-lag-secs", "ingest-look-age-secs",
         "ingest-uncommitted-records", "ingest-open-transaction-secs", "latest-age-secs", "latest-late-secs",
+        "last-run-timestamp-secs",
     ]  # fmt: skip
 
 
@@ -257,10 +258,10 @@ def test_runs_are_counted_by_how_they_stand_and_swept_bytes_are_told() -> None:
 
 def test_total_adds_up_before_it_divides() -> None:
     """10 of 1,000 and 990 of 1,000 bytes, not the mean of two percentages; the worst delay, the nearest deadline."""
-    one = Measurement("a", max_delay_ms=5_000, next_deadline_ms=7, since_last_run_ms=9, runs=1,
+    one = Measurement("a", max_delay_ms=5_000, next_deadline_ms=7, since_last_run_ms=9, last_run_ms=1_000, runs=1,
                       figures=RunFigures(2, 2, 0, 0, 0, 1000, 10),
                       seconds=1.0, longest_seconds=1.0, max_dirty_ratio=0.2)  # fmt: skip
-    two = Measurement("b", max_delay_ms=1_000, next_deadline_ms=3, since_last_run_ms=2, runs=1,
+    two = Measurement("b", max_delay_ms=1_000, next_deadline_ms=3, since_last_run_ms=2, last_run_ms=8_000, runs=1,
                       figures=RunFigures(2, 2, 0, 0, 0, 3000, 990),
                       seconds=3.0, longest_seconds=2.0, max_dirty_ratio=0.4)  # fmt: skip
     told = list_metric_values(sum_measurements([one, two, Measurement("c")]))
@@ -268,6 +269,7 @@ def test_total_adds_up_before_it_divides() -> None:
     assert told["cleaner-io"] == 1250
     assert (told["max-compaction-delay-secs"], told["next-deadline-secs"]) == (5, 0.003)
     assert (told["max-clean-time-secs"], told["time-since-last-run-ms"], told["max-dirty-percent"]) == (2, 2, 40)
+    assert told["last-run-timestamp-secs"] == 8
 
 
 def test_total_of_one_topic_is_that_topic() -> None:

@@ -49,6 +49,15 @@ def test_every_metric_of_the_dashboard_is_one_that_winnow_sends(dashboard: dict[
     assert {name for names in named.values() for name in names} - list_names() == set()
 
 
+def test_every_metric_has_a_panel(dashboard: dict[str, Any]) -> None:
+    """Of a topic or of all together; a metric that is added gets one, or this fails."""
+    shown = {name for target in targets(dashboard) for name in NAME.findall(target["expr"])}
+    per_topic = {name.replace("winnow_all_topics_", "winnow_") for name in shown}
+    # A histogram is shown by its parts.
+    expected = {name.replace("winnow_all_topics_", "winnow_") for name in list_names()} - {"winnow_phase_seconds"}
+    assert expected - per_topic == set()
+
+
 def test_dashboard_counts_the_runs_of_every_state(dashboard: dict[str, Any]) -> None:
     """So that no run that failed is missing from the picture."""
     (panel,) = [each for each in dashboard["panels"] if each["title"] == "Runs by outcome"]
@@ -85,7 +94,7 @@ def test_every_metric_of_the_alert_rules_is_one_that_winnow_sends(root: Path) ->
     rules = msgspec.yaml.decode((root / "monitoring/prometheus/winnow.rules.yml").read_bytes())["groups"][0]["rules"]
     assert {name for rule in rules for name in NAME.findall(rule["expr"])} - list_names() == set()
     assert all(rule["labels"]["severity"] in {"critical", "warning"} for rule in rules)
-    assert all(set(rule["annotations"]) == {"summary", "description"} for rule in rules)
+    assert all(set(rule["annotations"]) == {"summary", "description", "runbook_url"} for rule in rules)
 
 
 def test_mapping_gives_what_comes_over_statsd_the_names_of_the_page(root: Path) -> None:

@@ -84,7 +84,23 @@ def test_where_the_chunks_are_cut_changes_no_outcome(tmp_path: Path, chunk_rows:
     """An expectation holds when it holds on every chunk."""
     failures = judged(topic(tmp_path, {9: b"not json"}), chunk_rows=chunk_rows)
     assert [(f.partition, f.expectation) for f in failures] == [(1, "value_is_json")]
-    assert f"in 1 of {-(-6 // chunk_rows)} chunk" in failures[0].detail
+    assert failures[0].detail.endswith("Violated in 1 of 6 new records, the first at offset 9.")
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 3, 1_000])
+def test_bad_records_are_counted_and_the_first_three_named_by_offset(tmp_path: Path, chunk_rows: int) -> None:
+    """The others are in the count."""
+    (failure,) = judged(topic(tmp_path, dict.fromkeys((7, 8, 10, 11), b"not json")), chunk_rows=chunk_rows)
+    assert failure.detail.endswith("Violated in 4 of 6 new records, the first at offset 7, 8, 10.")
+
+
+def test_an_expectation_about_the_type_of_a_column_names_no_offset(tmp_path: Path) -> None:
+    """No single record is at fault."""
+    extra = own_suite(tmp_path, "expect_column_values_to_be_of_type", column="offset", type_="float64")
+    failures = judged(topic(tmp_path / "log"), "own", extra)
+    assert {each.detail for each in failures} == {
+        "The team's own rule holds. Violated by the column as a whole, in 6 new records."
+    }
 
 
 def test_an_extra_suite_is_judged_with_its_severity(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Validates rewritten records with a topic's own suite.
 
-New files are read in bounded chunks and every chunk is judged by itself, with results that hold no values; an
-expectation holds if it holds on every chunk. Suites must therefore be row-wise, which is checked when they are loaded.
+New files are read in bounded chunks and every chunk is judged by itself; an expectation holds if it holds on every
+chunk. Suites must therefore be row-wise, which is checked when they are loaded. Of a record that violates one only the
+offset is kept.
 GX's Spark engine would need several jobs per check for the same answer.
 
 The columns that a suite may name: ``partition``, ``offset``, ``timestamp``, ``timestampType``; ``key`` and ``value`` as
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,9 +32,8 @@ from winnow.quality.gx_runtime import (
     spare_repeated_work,
 )
 from winnow.quality.suites import RAISED, Suite, check_row_wise, convert_to_gx, load_suite
-from winnow.values.counts import format_count
 from winnow.values.model import Plan, Severity
-from winnow.values.results import Failure, StagedPartition, StagingManifest
+from winnow.values.results import FIRST_OFFSETS, Failure, StagedPartition, StagingManifest
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -99,22 +100,56 @@ def validate_content(
 
 
 def _validate_partition(validator: ChunkValidator, staged: StagedPartition, chunk_rows: int) -> list[Failure]:
-    chunks = 0
-    failed: Counter[str] = Counter()
-    for batch in _read_new_records(staged, chunk_rows):
-        chunks += 1
-        failed.update(validator.list_failing(make_record_frame(batch), staged.partition))
+    frames = (make_record_frame(batch) for batch in _read_new_records(staged, chunk_rows))
+    violations = find_violations(validator, staged.partition, frames)
     return [
         Failure(
             staged.partition,
             expectation.id,
             expectation.severity,
-            f"{expectation.sentence} Violated in {failed[expectation.id]} of {format_count(chunks, 'chunk')} of new "
-            "records.",
+            f"{expectation.sentence} {violations.describe(expectation.id, 'new records')}",
+            suite=validator.suite.name,
         )
         for expectation in validator.suite.expectations
-        if failed[expectation.id]
+        if expectation.id in violations.first_offsets
     ]
+
+
+@dataclass(frozen=True)
+class Violations:
+    """The rows of a partition that violate expectations, by their ids; ``rows``: how many were judged."""
+
+    rows: int
+    counts: Mapping[str, int]
+    first_offsets: Mapping[str, Sequence[int]]
+
+    def describe(self, expectation_id: str, noun: str) -> str:
+        """Describe how many of the rows violate the expectation, and where the first are. ``noun``: what the rows are.
+
+        An expectation about a column as a whole, its type for instance, has no rows at fault.
+        """
+        offsets = self.first_offsets[expectation_id]
+        if not offsets:
+            return f"Violated by the column as a whole, in {self.rows:,} {noun}."
+        places = ", ".join(map(str, offsets))
+        return f"Violated in {self.counts[expectation_id]:,} of {self.rows:,} {noun}, the first at offset {places}."
+
+
+def find_violations(validator: ChunkValidator, partition: int, frames: Iterable[pd.DataFrame]) -> Violations:
+    """Judge ``frames`` of one partition, whose labels are offsets.
+
+    Raises:
+        CheckFailedToRunError: a check raised instead of judging.
+    """
+    rows = 0
+    counts: Counter[str] = Counter()
+    first: dict[str, list[int]] = {}
+    for frame in frames:
+        rows += len(frame)
+        for name, offsets in validator.locate_failing(frame, partition).items():
+            counts[name] += len(offsets)
+            first[name] = sorted([*first.get(name, ()), *offsets])[:FIRST_OFFSETS]
+    return Violations(rows, counts, first)
 
 
 def _read_new_records(staged: StagedPartition, chunk_rows: int) -> Iterator[pa.RecordBatch]:
@@ -186,13 +221,14 @@ class ChunkValidator:
                         Severity.FAIL,
                         f"A check of suite {self.suite.name} raised ({kind}) instead of judging partition {partition}: "
                         "nothing is known about the data.",
+                        suite=self.suite.name,
                     )
                 )
         return found
 
 
 def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
-    """Return the records as a frame with the columns of :data:`COLUMNS`."""
+    """Return the records as a frame with the columns of :data:`COLUMNS`; the label of a row is its offset."""
     key, key_is_utf8 = _decode_texts(batch.column("key"))
     value, value_is_utf8 = _decode_texts(batch.column("value"))
     columns: dict[str, Any] = {
@@ -209,7 +245,9 @@ def make_record_frame(batch: pa.RecordBatch) -> pd.DataFrame:
         "value_bytes": pc.binary_length(batch.column("value")),
         "header_names": _get_header_names(batch.column("headers")),
     }
-    return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS)).to_pandas()
+    frame = pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS)).to_pandas()
+    frame.index = batch.column("offset").to_numpy()
+    return frame
 
 
 def _decode_texts(column: pa.Array) -> tuple[pa.Array, pa.Array]:

@@ -10,19 +10,24 @@ numbers and decimals are exact.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from winnow.errors import ConfigurationError
 from winnow.files.typed_files import OFFSET_COLUMN, read_typed_rows
-from winnow.quality.content_validation import CheckFailedToRunError, ChunkValidator, load_content_suite
+from winnow.quality.content_validation import (
+    CheckFailedToRunError,
+    ChunkValidator,
+    Violations,
+    find_violations,
+    load_content_suite,
+)
 from winnow.quality.gx_runtime import GX_LOCK
-from winnow.quality.latest_facts import FIRST_OFFSETS, NOTHING_UPDATED
+from winnow.quality.latest_facts import NOTHING_UPDATED
 from winnow.quality.suites import Expectation, Suite, SuiteFindings
 from winnow.values.model import Segment
 from winnow.values.results import Failure
@@ -146,26 +151,18 @@ def _make_comparable(column: pa.Array) -> pa.Array:
     return column
 
 
-def _judge_partition(validator: ChunkValidator, partition: int, frames: Iterator[pd.DataFrame]) -> list[Failure]:
-    rows = 0
-    counts: Counter[str] = Counter()
-    first: dict[str, list[int]] = {}
-    for frame in frames:
-        rows += len(frame)
-        for name, offsets in validator.locate_failing(frame, partition).items():
-            counts[name] += len(offsets)
-            first[name] = sorted([*first.get(name, ()), *offsets])[:FIRST_OFFSETS]
+def _judge_partition(validator: ChunkValidator, partition: int, frames: Iterable[pd.DataFrame]) -> list[Failure]:
+    violations = find_violations(validator, partition, frames)
     return [
-        Failure(partition, expectation.id, expectation.severity, _describe(expectation, rows, counts, first))
+        Failure(
+            partition, expectation.id, expectation.severity, _describe(expectation, violations), validator.suite.name
+        )
         for expectation in validator.suite.expectations
-        if expectation.id in first
+        if expectation.id in violations.first_offsets
     ]
 
 
-def _describe(expectation: Expectation, rows: int, counts: Mapping[str, int], first: Mapping[str, Any]) -> str:
+def _describe(expectation: Expectation, violations: Violations) -> str:
     fields = ", ".join(list_named_columns(expectation))
-    places = ", ".join(map(str, first[expectation.id]))
-    return (
-        f"{expectation.sentence} Field {fields}: violated in {counts[expectation.id]:,} of {rows:,} rows that were "
-        f"written, the first at offset {places}."
-    )
+    where = violations.describe(expectation.id, "rows that were written")
+    return f"{expectation.sentence} Field {fields}: {where[0].lower()}{where[1:]}"

@@ -16,14 +16,12 @@ from winnow.files.duckdb_connection import fetch_one_row, open_connection, quote
 from winnow.files.segments import FIELD_IDS
 from winnow.quality.fact_table import TaskBudget
 from winnow.values.model import Segment
+from winnow.values.results import FIRST_OFFSETS
 from winnow.values.strategies import Strategy
 from winnow.values.typed_columns import SystemColumn
 
 if TYPE_CHECKING:
     import duckdb
-
-FIRST_OFFSETS: Final = 3
-"""Number of offsets by which rows are named that somebody should look at."""
 
 NOTHING_UPDATED: Final = "The table is as before."
 

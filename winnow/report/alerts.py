@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from winnow.clock import format_duration, format_ms
 from winnow.errors import Explanation, join_first
 from winnow.report.alert_kinds import MAXIMUM_SHOWN, AlertKind, Situation, cut_text, format_name
+from winnow.report.evidence import remove_local_scheme
 from winnow.values.results import OpenAlert
 
 MAXIMUM_NAMED_PARTITIONS = 10
@@ -105,7 +106,7 @@ def _make_document(
 ) -> Alert:
     partitions = _list_partitions(numbers)
     link = make_link(page_url, topic, plan_id)
-    message, safe, to_do = explanation
+    message, safe, to_do = map(remove_local_scheme, explanation)
     return Alert(
         kind=kind,
         topic=topic,

@@ -37,7 +37,8 @@ class Measurement:
     None for a topic that was not ingested from brokers. ``records_uncommitted``, ``open_transaction_ms``: what open
     transactions held back at that look, and the age of the oldest of them; 0 without one, None where the look did not
     learn it and as above. ``latest_age_ms``, ``latest_late_ms``: the age of the oldest record that the table of the
-    latest state lacks, and by how much that is too old; None without such a table, or a limit.
+    latest state lacks, and by how much that is too old; None without such a table, or a limit. ``last_run_ms``: when
+    partitions were last selected. ``damaged``: segments in which a scrub found damage.
     ``figures``: those of the last run, summed over its partitions. ``seconds``: its engine time,
     summed likewise; ``longest_seconds``: of its slowest partition. ``runs_*``: runs by the state they are in now.
     ``topics_*``: topics by their state in one word;
@@ -81,6 +82,8 @@ class Measurement:
     open_transaction_ms: int | None = None
     latest_age_ms: int | None = None
     latest_late_ms: int | None = None
+    last_run_ms: int | None = None
+    damaged: int = 0
 
 
 def compute_measurement(
@@ -93,6 +96,7 @@ def compute_measurement(
     as_of_ms: int,
     runs_by_state: Mapping[str, int] = MappingProxyType({}),
     swept_bytes: int = 0,
+    damaged: int = 0,
 ) -> Measurement:
     """Measure one topic at ``as_of_ms``.
 
@@ -105,6 +109,7 @@ def compute_measurement(
         as_of_ms: the present, from which every difference is computed.
         runs_by_state: how many runs of the topic are published, invalid, and so on.
         swept_bytes: bytes that sweeps of the topic have removed so far.
+        damaged: segments in which a scrub found damage.
     """
     marked = {number for number, part in state.partitions.items() if part.uncleanable is not None}
     compacted = assessments if compacts else ()
@@ -126,6 +131,8 @@ def compute_measurement(
         partitions=len(state.partitions),
         due=sum(a.eligible for a in assessments),
         swept_bytes=swept_bytes,
+        last_run_ms=last_run_ms,
+        damaged=damaged,
         **counted,
     )
     last = _find_last_compaction(receipts)
@@ -194,6 +201,7 @@ def sum_measurements(measured: Sequence[Measurement]) -> Measurement:
         open_transaction_ms=_find_oldest_transaction(followed),
         latest_age_ms=max((m.latest_age_ms for m in measured if m.latest_age_ms is not None), default=None),
         latest_late_ms=max((m.latest_late_ms for m in measured if m.latest_late_ms is not None), default=None),
+        last_run_ms=max((m.last_run_ms for m in measured if m.last_run_ms is not None), default=None),
         **{name: sum(getattr(m, name) for m in measured) for name in _SUMMED},
     )
 
@@ -208,7 +216,7 @@ def _find_oldest_transaction(followed: Sequence[Measurement]) -> int | None:
 _NOT_SUMMED = {
     "topic", "max_delay_ms", "max_dirty_ratio", "next_deadline_ms", "since_last_run_ms", "figures", "seconds",
     "longest_seconds", "records_behind", "behind_ms", "look_age_ms", "records_uncommitted",
-    "open_transaction_ms", "latest_age_ms", "latest_late_ms",
+    "open_transaction_ms", "latest_age_ms", "latest_late_ms", "last_run_ms",
 }  # fmt: skip
 _SUMMED = tuple(each.name for each in fields(Measurement) if each.name not in _NOT_SUMMED)
 
@@ -357,6 +365,12 @@ METRICS: tuple[Metric, ...] = (
         "Seconds by which that record is past winnow.latest.max.age.ms",
         lambda m: _convert_to_seconds(m.latest_late_ms),
     ),
+    Metric(
+        "last-run-timestamp-secs",
+        "Unix time at which partitions were last selected; unlike an age it shows a value that nobody renews",
+        lambda m: _convert_to_seconds(m.last_run_ms),
+    ),
+    Metric("damaged-segments-count", "Segments in which the last scrub found damage", lambda m: m.damaged),
     Metric("published-runs-count", "Runs that are published", lambda m: m.runs_published),
     Metric("invalid-runs-count", "Runs that failed validation; nothing was published", lambda m: m.runs_invalid),
     Metric("broken-runs-count", "Open runs in which a check raised an error", lambda m: m.runs_broken),

@@ -60,6 +60,15 @@ class SegmentChecks(StorePart):
             rows = session.scalars(select(row).where(row.topic == topic))
             return {check.path: read_value(FileCheck, check) for check in rows}
 
+    def list_damaged(self, topic: str, partition: int | None) -> list[str]:
+        """List the paths of the segments of a partition (None: of ``topic``) in which the last check found damage."""
+        row = SegmentCheck
+        statement = select(row.path).where(row.topic == topic, row.kind == "segment", row.finding.is_not(None))
+        if partition is not None:
+            statement = statement.where(row.partition == partition)
+        with self._database.reading() as session:
+            return list(session.scalars(statement.order_by(row.path)))
+
     def summarize(self, topic: str) -> TopicChecks | None:
         """Summarize the checks of ``topic``; None if nothing of it was ever checked."""
         row = SegmentCheck

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from winnow.values.model import OffsetRange, Reason, Segment, Severity, Status
 
@@ -110,14 +110,22 @@ class StagingManifest:
     format_version: int = 1
 
 
+FIRST_OFFSETS: Final = 3
+"""Number of offsets by which a failure names the records at fault; the others are counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One expectation that did not hold. ``partition`` None: the topic as a whole. Never holds user bytes."""
+    """One expectation that did not hold. ``partition`` None: the topic as a whole. Never holds user bytes.
+
+    ``suite``: the topic's own suite that has the expectation; empty for those of Winnow.
+    """
 
     partition: int | None
     expectation: str
     severity: Severity
     detail: str
+    suite: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ MAXIMUM_MUTE_MS: Final = 90 * 86_400_000
 router = APIRouter(prefix="/api/alerts", dependencies=[may_view])
 
 Topic = Annotated[str | None, Query(max_length=249)]
+Partition = Annotated[int | None, Query(ge=0, le=2**31 - 1)]
 
 
 class AlertsBody(RequestBody):
@@ -86,12 +87,20 @@ def list_events(
 
 
 @router.get("/runbook/{section}")
-def get_runbook(section: str) -> Document:
-    """Return a section of the runbook by its anchor, which is the kind of an alert or a situation without one."""
+def get_runbook(
+    installation: InstallationDep, section: str, topic: Topic = None, partition: Partition = None
+) -> Document:
+    """Return a section of the runbook by its anchor, which is the kind of an alert or a situation without one.
+
+    ``values``: what is known of the variables in its commands, for an alert about ``topic`` and ``partition``.
+    """
     found = load_sections().get(section)
     if found is None:
         raise HTTPException(404, f"The runbook has no section {section!r}.")
-    return {"address": f"docs/{FILE}#{section}", **found}
+    damaged = [] if topic is None else installation.store.segment_checks.list_damaged(topic, partition)
+    # With several damaged segments a person chooses.
+    values = {"SEGMENT": damaged[0].removeprefix("file://")} if len(damaged) == 1 else {}
+    return {"address": f"docs/{FILE}#{section}", "values": values, **found}
 
 
 @router.post("/acknowledge", dependencies=[own_request, require_right_to("change")])

@@ -7,12 +7,11 @@ import re
 from html import escape
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote, unquote, urlsplit
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 
-from winnow.config.settings import Settings
+from winnow.report.evidence import SITE
 from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import InstallationDep
 
@@ -41,9 +40,6 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
 """No script runs and no other host is used, because the pages share Airflow's origin."""
-
-SITE: Final = "site"
-"""Folder of the pages, below that of the Data Docs; the files beside it are internal to Great Expectations."""
 
 INDEX: Final = "index.html"
 
@@ -83,15 +79,3 @@ def find_file(folder: Path, path: str) -> Path | None:
     except OSError:
         return None
     return found if found.is_relative_to(root) and found.is_file() else None
-
-
-def find_page(settings: Settings, address: str | None) -> str | None:
-    """Return the path below ``data-docs/`` of the page whose file a verdict names; None when it names none.
-
-    The file may have been written on another machine, where the same folder has another name.
-    """
-    if address is None:
-        return None
-    path = unquote(urlsplit(address).path)
-    _, mark, below = path.rpartition(f"/{settings.data_docs.name}/{SITE}/")
-    return quote(below) if mark and below else None

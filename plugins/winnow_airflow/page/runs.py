@@ -8,11 +8,11 @@ from dataclasses import MISSING, fields
 
 from fastapi import APIRouter, HTTPException
 
+from winnow.report.evidence import find_page_path
 from winnow.store.rows import RunView
 from winnow.values.model import AIRFLOW_HOLDER
 from winnow.values.results import PartitionReceipt, RunFigures, Verdict, sum_figures
 from winnow_airflow.page.access import may_view
-from winnow_airflow.page.data_docs import find_page
 from winnow_airflow.page.dependencies import InstallationDep, RunFilterDep, ShownInstallation, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
@@ -50,7 +50,7 @@ def get_run(installation: InstallationDep, plan_id: str) -> Document:
     ]
     receipt = seen.receipt
     overview = installation.store.overview.find_recorded(seen.run.topic)
-    own = find_page(installation.settings, receipt.data_docs) if receipt is not None else None
+    own = find_page_path(receipt.data_docs) if receipt is not None else None
     parts = receipt.partitions if receipt is not None else ()
     return {
         **_describe_run(seen),
@@ -116,5 +116,5 @@ def _describe_verdict(installation: ShownInstallation, verdict: Verdict) -> Docu
     """Describe a verdict. ``data_docs``: a path below ``data-docs/``."""
     return {
         **describe(verdict, without=("manifest_digest", "plan_sha256")),
-        "data_docs": find_page(installation.settings, verdict.data_docs),
+        "data_docs": find_page_path(verdict.data_docs),
     }

@@ -16,6 +16,7 @@ from winnow.errors import (
     join_first,
 )
 from winnow.pipeline.compaction.facts import FactRecomputer, StagedAttempt
+from winnow.pipeline.compaction.failure_causes import advise
 from winnow.pipeline.compaction.plan_limits import PlanExcess, build_limits, find_excesses
 from winnow.pipeline.compaction.plan_validity import find_void
 from winnow.pipeline.compaction.run_plan import close_as_void, read_run_manifest, read_run_plan
@@ -30,6 +31,7 @@ from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.report import alert_kinds
 from winnow.report.alert_kinds import Finding, Situation
 from winnow.report.events import log_event
+from winnow.report.evidence import format_evidence
 from winnow.store import Run, RunState
 from winnow.values import documents
 from winnow.values.model import Plan, Severity
@@ -314,7 +316,15 @@ def _mark_failed_verdict(installation: Installation, plan: Plan, verdict: Verdic
         )
     except CommitConflictError:
         effect = "The mark itself could not be committed, so the next run may try these partitions again."
-    found = build_verdict_alert(plan.topic, verdict, partitions, marks, at_ms=installation.now_ms(), effect=effect)
+    found = build_verdict_alert(
+        plan.topic,
+        verdict,
+        partitions,
+        marks,
+        at_ms=installation.now_ms(),
+        page_url=installation.page_url,
+        effect=effect,
+    )
     # Alert first: the partitions are marked even if the run has changed meanwhile.
     installation.alerts.open_alert(found)
     explanation = found.explain()
@@ -336,9 +346,13 @@ def build_verdict_alert(
     marks: Mapping[int, Uncleanable],
     *,
     at_ms: int,
+    page_url: str | None,
     effect: str = "",
 ) -> Situation:
-    """Build the alert about a verdict that did not pass. ``effect``: the effect of the marks, if not the usual one."""
+    """Build the alert about a verdict that did not pass. ``effect``: the effect of the marks, if not the usual one.
+
+    ``page_url``: Airflow's address, for the link to the verdict's page.
+    """
     findings = []
     for number in partitions:
         failed = [
@@ -352,7 +366,7 @@ def build_verdict_alert(
         topic,
         verdict.plan_id,
         findings,
-        evidence=verdict.data_docs or f"winnow receipts {topic}",
-        effect=effect or describe_marks(topic, marks),
+        evidence=format_evidence(verdict.data_docs, page_url, f"winnow receipts {topic}"),
+        effect=f"{advise(topic, verdict.failures)} {effect or describe_marks(topic, marks)}",
         at_ms=at_ms,
     )

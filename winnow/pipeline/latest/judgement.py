@@ -17,6 +17,7 @@ from winnow.quality.latest_facts import NOTHING_UPDATED, LatestPartition, comput
 from winnow.quality.suites import SuiteFindings, load_suite
 from winnow.quality.validation import validate_fact_table
 from winnow.report.alert_kinds import AlertKind, Finding, make_latest_rejected, make_latest_suspect
+from winnow.report.evidence import format_evidence
 from winnow.values.model import Segment, Severity
 from winnow.values.results import Failure, Verdict
 
@@ -112,9 +113,8 @@ def _alert_rejected(installation: Installation, topic: str, verdict: Verdict, to
     now_ms = installation.now_ms()
     said = [(each.partition, each.detail) for each in verdict.failures if each.severity is Severity.FAIL]
     findings = _group(said, now_ms)
-    situation = make_latest_rejected(
-        topic, findings, evidence=verdict.data_docs or "the log of the task", to_do=to_do, at_ms=now_ms
-    )
+    evidence = format_evidence(verdict.data_docs, installation.page_url, "the log of the task")
+    situation = make_latest_rejected(topic, findings, evidence=evidence, to_do=to_do, at_ms=now_ms)
     installation.alerts.open_alert(situation)
 
 
@@ -126,7 +126,7 @@ def _alert_suspect(
     warned = [(each.partition, each.detail) for each in verdict.failures if each.expectation != "rows_decoded"]
     findings = _group([*undecoded, *warned], now_ms)
     if findings:
-        evidence = verdict.data_docs or "the log of the task"
+        evidence = format_evidence(verdict.data_docs, installation.page_url, "the log of the task")
         installation.alerts.open_alert(make_latest_suspect(topic, findings, evidence=evidence, at_ms=now_ms))
     judged = {int(row["partition"]) for row in facts}
     clean = judged - {finding.partition for finding in findings}

@@ -32,6 +32,7 @@ def measure_topic(installation: Installation, topic: str, *, as_of_ms: int) -> M
     """
     view = load_topic_view(installation, topic)
     assessments = assess_view(installation, view, as_of_ms=as_of_ms)
+    checks = installation.store.segment_checks.summarize(topic)
     measured = compute_measurement(
         view.head.state,
         assessments,
@@ -41,6 +42,7 @@ def measure_topic(installation: Installation, topic: str, *, as_of_ms: int) -> M
         as_of_ms=as_of_ms,
         runs_by_state={state.value: count for state, count in installation.store.runs.count_by_state(topic).items()},
         swept_bytes=installation.store.retired_files.sum_deleted_bytes(topic),
+        damaged=0 if checks is None else checks.findings,
     )
     measured = _add_latest(installation.store.latest_tables.find(topic), measured, as_of_ms)
     return _add_lag(installation, view, assessments, measured, as_of_ms)

@@ -153,9 +153,9 @@ export function createEmptyState(title, ...children) {
   return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), children);
 }
 
-/** Creates a block with a command to type. */
+/** Creates a block with commands to type, and a button that copies them. */
 export function createCommand(text) {
-  return h("pre", { class: "command" }, h("code", {}, text));
+  return h("div", { class: "command" }, h("pre", {}, h("code", {}, text)), createCopyButton(text, "the commands"));
 }
 
 /** Creates an error message with what to do about it. */
@@ -186,24 +186,23 @@ export function createSkeleton(lines = 6) {
 
 /** Creates text that a click copies; ``shown`` stands for it where it is too long. */
 export function createCopyable(text, shown = text) {
+  return h("span", { class: "copyable" }, h("code", {}, shown), createCopyButton(text));
+}
+
+function createCopyButton(text, name = text) {
   const press = async () => {
     await navigator.clipboard?.writeText(text).catch(() => null);
   };
   return h(
-    "span",
-    { class: "copyable" },
-    h("code", {}, shown),
-    h(
-      "button",
-      {
-        type: "button",
-        class: "button ghost small",
-        "aria-label": `Copy ${text}`,
-        "data-tip": "Copy",
-        on: { click: press },
-      },
-      createIcon("copy"),
-    ),
+    "button",
+    {
+      type: "button",
+      class: "button ghost small",
+      "aria-label": `Copy ${name}`,
+      "data-tip": "Copy",
+      on: { click: press },
+    },
+    createIcon("copy"),
   );
 }
 
