@@ -67,6 +67,29 @@ def test_partition_is_browsed_from_its_end_an_offset_an_instant_and_back(ask: As
         ask("browse", topic="nobody", partition=0, limit=2)
 
 
+def test_gaps_between_records_say_which_run_removed_them(ask: Ask) -> None:
+    """On exactly one page each, whichever way one goes; a page needs no look at the records for it."""
+    first = ask("browse", partition=0, limit=2, offset=0)
+    (gap,) = first["gaps"]
+    assert (gap["first_offset"], gap["last_offset"], gap["verdict"], gap["runs_total"]) == ("0", "1", "superseded", 1)
+    why = ask("why", partition=0, offset=0)["why"]
+    assert gap["runs"][0]["plan_id"] == why["runs"][0]["plan_id"]
+    assert (gap["outcome"], gap["reason"]) == ("removed", "superseded by another record of the key")
+    assert ask("browse", partition=0, limit=3)["gaps"] == []
+    for limit in (1, 7, 60):
+        told, before = [], OTHERS + 4
+        while True:
+            page = ask("browse", partition=0, limit=limit, before=before)
+            told += page["gaps"]
+            if not page["has_previous"]:
+                break
+            before = int(page["first_offset"])
+        assert [each["first_offset"] for each in told] == ["0"]
+    assert ask("browse", partition=1, limit=2)["gaps"] == []
+    (never,) = ask("browse", partition=0, limit=2, before=2)["gaps"]
+    assert (never["first_offset"], never["last_offset"]) == ("0", "1")
+
+
 def test_going_back_from_every_offset_finds_the_records_just_before_it(ask: Ask) -> None:
     """Whatever the page begins with, it ends with the last record before that offset, and has as many as asked for."""
     everything = list_offsets(ask("browse", partition=0, limit=200, offset=0))

@@ -13,6 +13,7 @@ from winnow.log_reader.key_text import KeyEncoding, parse_key
 from winnow.log_reader.masking import Masks
 from winnow.log_reader.question import Answer, Parameters
 from winnow.log_reader.shown_records import ShownRecords
+from winnow.pipeline.explain.gaps import explain_gaps, find_gaps
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.installation import Installation
@@ -33,6 +34,8 @@ MAXIMUM_SHOWN_VERSIONS: Final = 20
 def browse(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Show records of a partition: from an offset, from an instant, before an offset, or the newest ones.
 
+    Beside them stands why offsets between them have none. Its first and last page reach to both ends of the log.
+
     Parameters: ``partition``, ``limit``, and one of ``offset``, ``timestamp_ms`` and ``before``; none: the newest.
     """
     view = load_topic_view(installation, topic)
@@ -47,6 +50,14 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
         records = [each for each in records if int(each["offset"]) < before]
     next_offset = int(records[-1]["offset"]) + 1 if records else start
     first_offset = int(records[0]["offset"]) if records else start
+    has_next = any(each.last_offset >= next_offset for each in browsed.segments)
+    # A page has the gap before its first record; only the last one has one after its last record.
+    end = min(before, browsed.log_end_offset) if before is not None and not records else next_offset
+    if before is None and not has_next:
+        end = browsed.log_end_offset
+    # What lies below the log start is a gap of the first page, unless the page begins at an offset that was asked for.
+    is_first = start == browsed.log_start_offset and parameters.optional_number("offset") is None
+    gaps = find_gaps([int(each["offset"]) for each in records], 0 if is_first else start, end)
     document = {
         "topic": topic,
         "partition": browsed.partition.partition,
@@ -54,11 +65,12 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
         "log_start_offset": str(browsed.log_start_offset),
         "log_end_offset": str(browsed.log_end_offset),
         "records": records,
+        "gaps": [describe(gap) for gap in explain_gaps(installation, view, browsed.partition.partition, gaps)],
         "first_offset": str(first_offset),
         "next_offset": str(next_offset),
         "has_previous": any(each.first_offset < first_offset for each in browsed.segments)
         and first_offset > browsed.log_start_offset,
-        "has_next": any(each.last_offset >= next_offset for each in browsed.segments),
+        "has_next": has_next,
         "is_cut": shown.is_full,
         "has_formats": view.config.row_shape.is_typed,
     }

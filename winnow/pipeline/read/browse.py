@@ -71,19 +71,24 @@ class BrowsedPartition:
         return self.log_end_offset if found is None else found
 
     def find_page_start(self, before: int, count: int) -> int:
-        """Return the offset at which the ``count`` records before offset ``before`` begin, or the log start."""
+        """Return the offset at which the ``count`` records before offset ``before`` begin, or the log start.
+
+        That is the one after the record before them, so that what is missing between belongs to these records.
+        """
         left = count
         for segment in reversed(self.segments):
             if segment.first_offset >= before:
                 continue
+            if left == 0:
+                return max(segment.last_offset + 1, self.log_start_offset)
             is_whole = segment.last_offset < before and segment.first_offset >= self.log_start_offset
             if is_whole and segment.records < left:
                 left -= segment.records
                 continue
             offsets = self._read_offsets(segment)
             mine = offsets[(offsets < before) & (offsets >= self.log_start_offset)]
-            if len(mine) >= left:
-                return int(mine[len(mine) - left])
+            if len(mine) > left:
+                return int(mine[len(mine) - left - 1]) + 1
             left -= len(mine)
         return self.log_start_offset
 
