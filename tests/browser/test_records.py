@@ -43,6 +43,30 @@ def test_newest_records_come_first_and_earlier_ones_join_without_a_gap(seen: Bro
     assert list_offsets(page) == newest
 
 
+def test_gap_says_which_run_removed_what_was_there_and_opens_the_answer_of_why(look: Open) -> None:
+    """A row between records, with a link to the run; newest first it stands where it belongs, too."""
+    seen = look("small")
+    page = seen.at("#/topics/orders/records?offset=0")
+    gap = page.locator("tr.is-span").first
+    expect(gap).to_contain_text(re.compile(r"^Offsets? .*: removed .*run [0-9a-f]{12} of .*: superseded"))
+    expect(gap.locator("a").first).to_have_attribute("href", re.compile("^#/runs/"))
+    seen.picture("records-gaps")
+    rows = page.locator("tbody tr").all_inner_texts()
+    page.get_by_label("newest first").check()
+    page.wait_for_url("**order=newest**")
+    expect(page.locator("tbody tr").first).not_to_have_text(rows[0])
+    assert [each[:20] for each in page.locator("tbody tr").all_inner_texts()] == [each[:20] for each in rows[::-1]]
+    page.locator("tr.is-span").last.get_by_role("button", name="Why is there no record").click()
+    expect(page.locator(".message")).to_contain_text("removed")
+    expect(page.get_by_text("There is no record at this offset.")).to_be_visible()
+    seen.filled()
+    seen.picture("records-gap-why")
+    dark = look("small", theme="dark", width=768)
+    page = dark.at("#/topics/orders/records?offset=0")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark.picture("records-gaps-dark")
+
+
 def test_record_opens_in_full_and_why_shows_who_won(seen: BrowserPage) -> None:
     """JSON with exact numbers, masked fields, the bytes in hexadecimal digits, and the versions of its key."""
     page = seen.at("#/topics/payments/records")

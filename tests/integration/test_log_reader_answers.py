@@ -130,6 +130,25 @@ def test_versions_of_a_key_are_found_with_the_winner_and_its_run(ask: Ask) -> No
     assert ask("why", partition=0, offset=1)["why"]["verdict"] == "superseded"
 
 
+def test_versions_that_a_run_removed_are_found_in_the_files_that_it_took_out(ask: Ask) -> None:
+    """Offsets 0 and 1 of the planted key, with their values and the run; what is there is not among them."""
+    found = ask("key", key=PLANTED_KEY, encoding="text")
+    removed = found["removed"]
+    assert [(each["offset"], decode(each["value"])) for each in removed["records"]] == [
+        ("0", f"{PLANTED_VALUE}-0"),
+        ("1", f"{PLANTED_VALUE}-1"),
+    ]
+    assert removed["total"] == 2
+    assert (removed["unread_files"], removed["damaged_files"]) == (0, 0)
+    assert removed["files"] >= 1
+    run = found["why"]["runs"][0]
+    assert {each["plan_id"] for each in removed["records"]} == {run["plan_id"]}
+    assert all(each["is_certain"] for each in removed["records"])
+    masked = ask("key", page={"masked_patterns": [PLANTED_VALUE]}, key=PLANTED_KEY, encoding="text")["removed"]
+    assert [decode(each["value"]) for each in masked["records"]] == ["***-0", "***-1"]
+    assert ask("key", key="nobody", encoding="text")["removed"]["records"] == []
+
+
 def test_key_is_json_as_typed_or_without_spaces(ask: Ask) -> None:
     """What was typed comes first; the answer says when only the form without white space was found."""
     assert ask("key", key='{"id":1}', encoding="json")["found_without_spaces"] is False

@@ -14,6 +14,7 @@ from winnow.log_reader.masking import Masks
 from winnow.log_reader.question import Answer, Parameters
 from winnow.log_reader.shown_records import ShownRecords
 from winnow.pipeline.explain.gaps import explain_gaps, find_gaps
+from winnow.pipeline.explain.removed_versions import RemovedVersions, find_removed_versions
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.installation import Installation
@@ -110,6 +111,8 @@ def explain_record(installation: Installation, topic: str, parameters: Parameter
 def show_key(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Find the versions of a key that are in the log, and which of them wins by which rule in which run.
 
+    Also those that runs removed, while the files that have them exist.
+
     Parameters: ``key``, ``encoding``, ``partition`` (none: where it is likeliest, then the others), ``everywhere``.
     """
     try:
@@ -118,16 +121,30 @@ def show_key(installation: Installation, topic: str, parameters: Parameters) -> 
         raise UsageError(f"A key is given as {', '.join(KeyEncoding)}.") from None
     first, *others = parse_key(parameters.text("key"), encoding)
     found, compacted = _find_key(installation, topic, first, parameters), False
-    for key in others:
+    key = first
+    for other in others:
         if not found.present:
-            found, compacted = _find_key(installation, topic, key, parameters), True
-    versions = _read_versions(installation, load_topic_view(installation, topic), found, parameters)
+            found, compacted, key = _find_key(installation, topic, other, parameters), True, other
+    view = load_topic_view(installation, topic)
+    versions = _read_versions(installation, view, found, parameters)
+    searches_one = found.present and not parameters.flag("everywhere")
+    partition = found.partition if searches_one else parameters.optional_number("partition")
+    removed = find_removed_versions(view, key, partition, installation.now_ms())
+    shown = _read_removed(installation, view, removed, parameters)
     document = {
         "versions": versions,
+        "removed": {
+            "records": shown,
+            "total": removed.total,
+            "files": removed.files,
+            "size_bytes": removed.size_bytes,
+            "unread_files": removed.unread_files,
+            "damaged_files": removed.damaged_files,
+        },
         "why": describe(found),
         "found_without_spaces": compacted and found.present,
     }
-    return Answer(document, _describe_key_search(topic, found, versions))
+    return Answer(document, _describe_key_search(topic, found, versions) + _describe_removed_seen(shown))
 
 
 def _find_key(installation: Installation, topic: str, key: bytes, parameters: Parameters) -> WhyAnswer:
@@ -155,6 +172,24 @@ def _read_versions(
     return _read_records(shown, browsed, sorted(offsets))
 
 
+def _read_removed(
+    installation: Installation, view: TopicView, removed: RemovedVersions, parameters: Parameters
+) -> list[Document]:
+    """Show removed records as others are shown, each with the run that removed it."""
+    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    shown.add(each.record for each in removed.records)
+    runs = {(each.partition, str(each.offset)): each for each in removed.records}
+    return [
+        {
+            **document,
+            "plan_id": (run := runs[document["partition"], document["offset"]]).plan_id,
+            "removed_at_ms": run.removed_at_ms,
+            "is_certain": run.is_certain,
+        }
+        for document in shown.documents
+    ]
+
+
 def _read_records(shown: ShownRecords, browsed: BrowsedPartition, offsets: list[int]) -> list[Document]:
     for offset in offsets:
         shown.add(browsed.read_from(offset, 1))
@@ -177,6 +212,12 @@ def _describe_seen(topic: str, partition: int, records: list[Document]) -> str:
     if not offsets:
         return f"{topic}-{partition}: no record"
     return f"{topic}-{partition}: {len(offsets)} record(s) from offset {offsets[0]} to {offsets[-1]}"
+
+
+def _describe_removed_seen(removed: list[Document]) -> str:
+    """Say which removed records were shown; nothing if there were none."""
+    places = [f"{each['partition']}:{each['offset']}" for each in removed]
+    return f"; removed ones, by partition and offset: {', '.join(places)}" if places else ""
 
 
 def _describe_key_search(topic: str, found: WhyAnswer, versions: list[Document]) -> str:

@@ -15,6 +15,7 @@ import { buildOffsetColumn } from "./record-columns.js";
 import { buildDecodedColumns, DECODED_FORMAT } from "./record-decoded.js";
 import { createRecordDetail } from "./record-detail.js";
 import { createBrowseForm, createKeyForm, parseInstant } from "./record-forms.js";
+import { createGapContent, mergeGaps } from "./record-gaps.js";
 import { createWhyContent } from "./record-why.js";
 
 const RECORDS_PER_PAGE = 50;
@@ -38,6 +39,7 @@ export function createRecordsTab(topic) {
   let opener = null;
   let browsed = {};
   let wantedKey = null;
+  let isNewestFirst = false;
   const isDecoded = () => format === DECODED_FORMAT[0];
 
   function browse(query) {
@@ -52,14 +54,18 @@ export function createRecordsTab(topic) {
   function drawList(answer) {
     page = answer;
     drawChips();
-    return createRecordList(answer, format, openRecord);
+    return createRecordList(answer, format, isNewestFirst, openRecord);
   }
 
-  function openRecord(partition, offset) {
+  function openRecord(partition, offset, { asksWhy = false } = {}) {
     const pressed = document.activeElement;
     if (!detailPlace.contains(pressed)) opener = pressed?.dataset.key ?? null;
     detail?.stop();
-    detail = createRecordDetail(topic, partition, offset, () => format, { open: openRecord, close: closeRecord });
+    detail = createRecordDetail(topic, partition, offset, () => format, {
+      open: openRecord,
+      close: closeRecord,
+      asksWhy,
+    });
     detailPlace.hidden = false;
     updateChildren(detailPlace, detail.element);
     detailPlace.scrollIntoView({ block: "nearest" });
@@ -120,7 +126,7 @@ export function createRecordsTab(topic) {
   const form = createBrowseForm((wanted) => {
     asked = null;
     setQuery({ ...wanted, partition: wanted.partition === "0" ? null : wanted.partition, before: null });
-    update({ ...wanted });
+    update({ ...wanted, order: isNewestFirst ? "newest" : null });
   });
   updateChildren(
     versionsPlace,
@@ -143,7 +149,12 @@ export function createRecordsTab(topic) {
 
   function update(query) {
     const wanted = JSON.stringify(["partition", "offset", "before", "time"].map((name) => query[name] ?? null));
-    if (wanted === asked) return null;
+    const hadNewestFirst = isNewestFirst;
+    isNewestFirst = query.order === "newest";
+    if (wanted === asked) {
+      if (page && hadNewestFirst !== isNewestFirst) list.load(async () => page, drawList);
+      return null;
+    }
     asked = wanted;
     form.show(query);
     return browse(query);
@@ -170,8 +181,16 @@ function createRefusal() {
   );
 }
 
-function createRecordList(answer, format, openRecord) {
+function createRecordList(answer, format, isNewestFirst, openRecord) {
   const { records } = answer;
+  const rows = mergeGaps(records, answer.gaps);
+  const askWhy = (partition, offset) => openRecord(partition, offset, { asksWhy: true });
+  const order = h("input", {
+    type: "checkbox",
+    checked: isNewestFirst,
+    "data-key": "newest-first",
+    on: { change: (event) => setQuery({ order: event.target.checked ? "newest" : null }) },
+  });
   const pages = h(
     "nav",
     { class: "pager", "aria-label": "Pages of records" },
@@ -184,6 +203,7 @@ function createRecordList(answer, format, openRecord) {
     h(
       "span",
       { class: "pager-steps" },
+      h("label", { class: "toggle" }, order, "newest first"),
       createButton("Earlier", {
         shape: "left",
         kind: "ghost",
@@ -200,7 +220,7 @@ function createRecordList(answer, format, openRecord) {
       }),
     ),
   );
-  if (records.length === 0)
+  if (rows.length === 0)
     return [
       createEmptyState(answer.log_end_offset === "0" ? "This partition is empty." : "There is no record here."),
       pages,
@@ -209,8 +229,9 @@ function createRecordList(answer, format, openRecord) {
     pages,
     createTable({
       caption: `Records of ${answer.topic}-${answer.partition}`,
-      rows: records,
+      rows: isNewestFirst ? rows.reverse() : rows,
       columns: buildRecordColumns(records, format, openRecord),
+      span: (row) => createGapContent(row, answer.partition, askWhy),
     }),
   ];
 }
@@ -228,7 +249,7 @@ function buildRecordColumns(records, format, openRecord) {
           : h("span", { class: "unbroken", "data-tip": row.timestamp_type }, formatInstant(row.timestamp_ms)),
     },
   ];
-  if (records[0].decoded) return [...place, ...buildDecodedColumns(records)];
+  if (records[0]?.decoded) return [...place, ...buildDecodedColumns(records)];
   return [
     ...place,
     {
