@@ -101,6 +101,9 @@ def test_key_is_found_and_stands_in_no_address(seen: BrowserPage) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(".why-svg")).to_be_visible()
     assert page.locator('[data-key^="version-"]').count() >= 1
+    removed = page.get_by_role("region", name="Removed versions of the key")
+    expect(removed).to_contain_text(re.compile("removed by run [0-9a-f]{12} of "))
+    expect(removed.locator('td[data-column="value"] code').first).to_contain_text('"card": "***"')
     assert any(each.endswith("/records/key") for each in addresses)
     assert "0-17" not in " ".join([*addresses, page.url])
     seen.picture("records-key")

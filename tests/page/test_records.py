@@ -119,7 +119,8 @@ def test_each_look_is_in_the_audit_log_without_the_key(ask: Ask, folder: Path, m
         entries = store.audit.list_entries(Window(1, 10), topic="orders", action="records_read")
         assert store.audit.list_entries(Window(1, 1)).total == before + 2
     details = {each.detail for each in entries.rows}
-    assert f"versions of a key, orders-0: 2 record(s) from offset 2 to {OTHERS}" in details
+    removed = "removed ones, by partition and offset: 0:0, 0:1"
+    assert f"versions of a key, orders-0: 2 record(s) from offset 2 to {OTHERS}; {removed}" in details
     assert "orders-0: 2 record(s) from offset 10 to 11" in details
     assert {(each.actor, each.origin) for each in entries.rows} == {("viewer", "page")}
 

@@ -73,7 +73,7 @@ def find_removed_versions(view: TopicView, key: bytes, partition: int | None, no
         DamagedSegmentError: a segment of the log is missing or cannot be read.
         ServiceError: the object store does not answer.
     """
-    wanted, unread = _choose_files(list_run_files(view, partition))
+    wanted, unread = choose_files(list_run_files(view, partition), MAXIMUM_BYTES)
     gone: dict[int, dict[RetiredFile, Offsets]] = {}
     damaged = 0
     for file in reversed(wanted):  # the newest file that has a record was taken out by the run that removed it
@@ -165,10 +165,10 @@ def _may_hold(path: str, partition: int) -> bool:
     return not number.isdecimal() or int(number) == partition
 
 
-def _choose_files(files: Sequence[RetiredFile]) -> tuple[list[RetiredFile], int]:
-    """Choose the newest files that fit into one look, oldest first, and count the others."""
+def choose_files(files: Sequence[RetiredFile], maximum_bytes: int) -> tuple[list[RetiredFile], int]:
+    """Choose the newest of ``files`` that have no more bytes together, oldest first, and count the others."""
     chosen: list[RetiredFile] = []
-    left_bytes = MAXIMUM_BYTES
+    left_bytes = maximum_bytes
     for file in reversed(files):
         left_bytes -= file.size_bytes
         if left_bytes < 0:
@@ -197,7 +197,7 @@ def _read_key(file: RetiredFile, key: bytes, columns: list[str] | None) -> Itera
                 raise DamagedSegmentError("has not the columns of a segment")
             for number in range(read.num_row_groups):
                 keys = read.read_row_group(number, columns=["key"]).column("key")
-                if not pc.equal(keys, pa.scalar(key, keys.type)).true_count:
+                if not pc.any(pc.equal(keys, pa.scalar(key, keys.type))).as_py():
                     continue
                 for batch in read.iter_batches(row_groups=[number], columns=columns):
                     mine = batch.column("key")

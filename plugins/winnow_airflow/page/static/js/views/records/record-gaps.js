@@ -19,8 +19,10 @@ export function createGapContent(row, partition, askWhy) {
   const place = isOne ? `Offset ${first}` : `Offsets ${first} to ${formatCount(row.last_offset)}`;
   return h(
     "div",
-    { class: "row" },
-    h("span", {}, `${place}: ${row.outcome}`, describeRuns(row), `: ${row.reason}.`),
+    {},
+    `${place}: ${row.outcome}`,
+    describeRuns(row),
+    `: ${row.reason}. `,
     createButton("Why?", {
       kind: "ghost",
       key: `gap-${row.first_offset}`,
