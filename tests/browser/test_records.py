@@ -67,6 +67,28 @@ def test_gap_says_which_run_removed_what_was_there_and_opens_the_answer_of_why(l
     dark.picture("records-gaps-dark")
 
 
+def test_newest_records_of_all_partitions_are_in_one_list(seen: BrowserPage) -> None:
+    """By timestamp, with the partition of each; earlier pages and back."""
+    page = seen.page
+    page.get_by_label("all", exact=True).check()
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_url("**partition=all**")
+    expect(page.get_by_role("columnheader", name="Partition")).to_be_visible()
+    seen.filled()
+    times = page.locator('td[data-column="timestamp"]').all_inner_texts()
+    assert len(times) == 50
+    assert times == sorted(times)
+    assert len(set(page.locator('td[data-column="partition"]').all_inner_texts())) == 3
+    seen.picture("records-all-partitions")
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_role("button", name="Later")).to_be_enabled()
+    seen.filled()
+    earlier = page.locator('td[data-column="timestamp"]').all_inner_texts()
+    assert earlier[-1] <= times[0]
+    page.get_by_role("button", name="Later").click()
+    expect(page.locator('td[data-column="timestamp"]').first).to_have_text(times[0])
+
+
 def test_record_opens_in_full_and_why_shows_who_won(seen: BrowserPage) -> None:
     """JSON with exact numbers, masked fields, the bytes in hexadecimal digits, and the versions of its key."""
     page = seen.at("#/topics/payments/records")

@@ -12,6 +12,7 @@ import pytest
 from tests.support import reader_lake
 from tests.support.reader_lake import HOUR_MS, LARGE_VALUE_BYTES, OTHERS, PLANTED_KEY, PLANTED_VALUE, START_MS
 from winnow.errors import UnknownTopicError, UsageError
+from winnow.log_reader import search
 from winnow.log_reader.answering import answer_request
 
 Ask = Callable[..., Any]
@@ -65,6 +66,81 @@ def test_partition_is_browsed_from_its_end_an_offset_an_instant_and_back(ask: As
         ask("browse", partition=2, limit=2)
     with pytest.raises(UnknownTopicError):
         ask("browse", topic="nobody", partition=0, limit=2)
+
+
+def test_newest_records_of_all_partitions_are_paged_to_the_first(ask: Ask) -> None:
+    """Each record once, with its partition, where the answer is cut, too."""
+    everything = list_offsets(ask("browse", partition=0, limit=200, offset=0))
+    told: list[int] = []
+    before: dict[str, int] = {}
+    while True:
+        page = ask("newest", limit=9, before_offsets=before)
+        assert {each["partition"] for each in page["records"]} == {0}
+        told[:0] = list_offsets(page)
+        if not page["has_previous"]:
+            break
+        before = {number: int(offset) for number, offset in page["before_offsets"].items()}
+    assert told == everything
+    with pytest.raises(UsageError, match="before_offsets"):
+        ask("newest", limit=9, before_offsets={"x": 1})
+
+
+def search_all(ask: Ask, page: dict[str, Any] | None = None, limit: int = 50, **terms: Any) -> list[int]:
+    """The offsets that a search finds, from question to question; its progress never goes back."""
+    found: list[int] = []
+    place, searched = None, -1
+    while True:
+        answer = ask("search", page=page, limit=limit, place=place, **terms)
+        assert answer["searched_bytes"] >= searched
+        assert len(answer["records"]) <= limit
+        searched = answer["searched_bytes"]
+        found += list_offsets(answer)
+        if answer["place"] is None:
+            assert searched == answer["total_bytes"]
+            return found
+        place = {"partition": answer["place"]["partition"], "offset": int(answer["place"]["offset"])}
+
+
+def test_records_are_searched_by_what_they_show(ask: Ask) -> None:
+    """By prefix, text, field, header and time, all at once or a match at a time."""
+    assert search_all(ask, key_prefix="other-1") == list(range(10, 20))
+    assert search_all(ask, key_prefix="other-1", limit=3) == list(range(10, 20))
+    assert search_all(ask, value_text=PLANTED_VALUE, limit=1) == [2, OTHERS]
+    assert search_all(ask, field="card", field_value="4111111111111111") == [OTHERS + 1]
+    assert search_all(ask, field="owner.E-Mail") == [OTHERS + 1]
+    assert search_all(ask, header="trace", limit=1) == [OTHERS]
+    assert search_all(ask, header="trace", header_value="nothing") == []
+    at = START_MS - 8 * HOUR_MS
+    assert search_all(ask, from_ms=at + 40_000, until_ms=at + 43_000) == [40, 41, 42]
+    assert search_all(ask, key_prefix="other-4", from_ms=at + 41_000, until_ms=at + 43_000, partition=0) == [41, 42]
+    assert search_all(ask, key_prefix="other-1", partition=1) == []
+    with pytest.raises(UsageError, match="something to look for"):
+        ask("search", limit=1)
+    with pytest.raises(UsageError, match="no partition 2"):
+        ask("search", limit=1, partition=2, field="a")
+
+
+def test_search_reads_a_bounded_part_and_goes_on(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little one question reads, each record is looked at once."""
+    monkeypatch.setattr(search, "MAXIMUM_READ_BYTES", 1)
+    assert search_all(ask, key_prefix="other-1") == list(range(10, 20))
+    monkeypatch.setattr(search, "_ROWS", 7)
+    assert search_all(ask, key_prefix="other-") == list(range(3, OTHERS))
+
+
+def test_search_finds_nothing_behind_a_mask(ask: Ask) -> None:
+    """A match would tell what is masked: by pattern, by field, and what a topic's rules hide of a decoded record."""
+    masks = {"masked_patterns": [PLANTED_VALUE], "masked_fields": "card"}
+    assert search_all(ask, masks, value_text=PLANTED_VALUE) == []
+    assert search_all(ask, masks, field="card", field_value="4111111111111111") == []
+    assert search_all(ask, masks, value_text="4111") == []
+    assert search_all(ask, masks, value_text='"id": 1234') == [OTHERS + 1]
+    hidden = {"topic": "profiles", "decoded": True}
+    assert search_all(ask, field="city", field_value="Ulm", **hidden) == [0]
+    assert search_all(ask, value_text=PLANTED_VALUE, **hidden) == []
+    assert search_all(ask, field="email", **hidden) == []
+    assert search_all(ask, header="trace", **hidden) == []
+    assert search_all(ask, header="trace", topic="profiles") == [0, 1, 2]
 
 
 def test_gaps_between_records_say_which_run_removed_them(ask: Ask) -> None:

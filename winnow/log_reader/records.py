@@ -20,6 +20,7 @@ from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoded_records import open_decoded_reading
 from winnow.pipeline.read.browse import BrowsedPartition, open_partition
+from winnow.pipeline.read.newest import find_newest, read_places
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 
 MAXIMUM_RECORDS: Final = 200
@@ -44,7 +45,7 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
     limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
     start = _find_start(browsed, parameters, limit)
     before = parameters.optional_number("before")
-    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     shown.add(browsed.read_from(start, limit))
     records = shown.documents
     if before is not None:
@@ -78,6 +79,49 @@ def browse(installation: Installation, topic: str, parameters: Parameters) -> An
     return Answer(document, _describe_seen(topic, browsed.partition.partition, records))
 
 
+def browse_newest(installation: Installation, topic: str, parameters: Parameters) -> Answer:
+    """Show the newest records of all partitions, oldest first, merged by timestamp.
+
+    Parameters: ``limit``, and ``before_offsets``: per partition the offset below which records are wanted, as an answer
+    gives it for those before.
+    """
+    view = load_topic_view(installation, topic)
+    partitions = [open_partition(view, number) for number in range(len(view.partitions))]
+    limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
+    newest = find_newest(partitions, parameters.numbers_by_number("before_offsets"), limit)
+    shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    # The newest are collected first, so that those are missing from a full answer that the next one begins with.
+    shown.add(reversed(list(read_places(partitions, newest))))
+    records = shown.documents[::-1]
+    before = dict(newest.before)
+    if shown.is_full:
+        before = {each.partition.partition: each.log_end_offset for each in partitions}
+        before |= parameters.numbers_by_number("before_offsets")
+        for each in shown.documents:
+            before[each["partition"]] = int(each["offset"])
+    document = {
+        "topic": topic,
+        "partition": None,
+        "partitions": len(view.partitions),
+        "records": records,
+        "gaps": [],
+        "before_offsets": {str(number): str(offset) for number, offset in before.items()},
+        "has_previous": newest.has_previous or shown.is_full,
+        "is_cut": shown.is_full,
+        "has_formats": view.config.row_shape.is_typed,
+    }
+    return Answer(document, f"{topic}: {describe_places(records)}")
+
+
+def describe_places(records: list[Document]) -> str:
+    """Say which records were shown: of each partition how many, from which offset to which."""
+    parts = []
+    for number in sorted({each["partition"] for each in records}):
+        offsets = [int(each["offset"]) for each in records if each["partition"] == number]
+        parts.append(f"{len(offsets)} of partition {number} from offset {min(offsets)} to {max(offsets)}")
+    return f"{len(records)} record(s): {', '.join(parts)}" if parts else "no record"
+
+
 def _find_start(browsed: BrowsedPartition, parameters: Parameters, limit: int) -> int:
     given = {name: parameters.optional_number(name) for name in ("offset", "timestamp_ms", "before")}
     named = {name: value for name, value in given.items() if value is not None}
@@ -94,7 +138,7 @@ def show_record(installation: Installation, topic: str, parameters: Parameters) 
     """Show the record at ``offset`` of ``partition`` in full; ``record`` None: there is none."""
     partition, offset = parameters.number("partition"), parameters.number("offset")
     view = load_topic_view(installation, topic)
-    shown = _collect(installation, view, MAXIMUM_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    shown = collect_records(installation, view, MAXIMUM_VALUE_BYTES, decodes=parameters.flag("decoded"))
     found = _read_records(shown, open_partition(view, partition), [offset])
     document = {"topic": topic, "record": found[0] if found else None}
     return Answer(document, _describe_seen(topic, partition, found))
@@ -168,7 +212,7 @@ def _read_versions(
     for winner in (found.winner, found.next_winner):
         offsets += [] if winner is None or winner.offset in offsets else [winner.offset]
     browsed = open_partition(view, found.partition)
-    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     return _read_records(shown, browsed, sorted(offsets))
 
 
@@ -176,7 +220,7 @@ def _read_removed(
     installation: Installation, view: TopicView, removed: RemovedVersions, parameters: Parameters
 ) -> list[Document]:
     """Show removed records as others are shown, each with the run that removed it."""
-    shown = _collect(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
+    shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     shown.add(each.record for each in removed.records)
     runs = {(each.partition, str(each.offset)): each for each in removed.records}
     return [
@@ -196,7 +240,10 @@ def _read_records(shown: ShownRecords, browsed: BrowsedPartition, offsets: list[
     return [each for each in shown.documents if int(each["offset"]) in offsets]
 
 
-def _collect(installation: Installation, view: TopicView, maximum_value_bytes: int, *, decodes: bool) -> ShownRecords:
+def collect_records(
+    installation: Installation, view: TopicView, maximum_value_bytes: int, *, decodes: bool
+) -> ShownRecords:
+    """Make the collection of an answer's records, with the masks of the page; ``decodes``: they are decoded, too."""
     page = installation.settings.page
     return ShownRecords(
         masks=Masks.parse(page.masked_patterns, page.masked_fields),
