@@ -135,7 +135,7 @@ def test_search_finds_nothing_behind_a_mask(ask: Ask) -> None:
     assert search_all(ask, masks, field="card", field_value="4111111111111111") == []
     assert search_all(ask, masks, value_text="4111") == []
     assert search_all(ask, masks, value_text='"id": 1234') == [OTHERS + 1]
-    hidden = {"topic": "profiles", "decoded": True}
+    hidden: dict[str, Any] = {"topic": "profiles", "decoded": True}
     assert search_all(ask, field="city", field_value="Ulm", **hidden) == [0]
     assert search_all(ask, value_text=PLANTED_VALUE, **hidden) == []
     assert search_all(ask, field="email", **hidden) == []

@@ -80,8 +80,13 @@ def test_nobody_may_read_records_by_default(ask: Ask) -> None:
 
 def test_records_are_shown_to_those_who_may_act_for_the_topics_owner(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside both other rights: the owner is the one that the topic's own configuration names."""
-    questions = (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": PLANTED_KEY}))
-    questions = (*questions, ("", {}), ("/search", {"key_prefix": PLANTED_KEY}))
+    questions = (
+        ("", {"partition": 0}),
+        ("", {}),
+        ("/record", {"partition": 0, "offset": "1"}),
+        ("/key", {"key": PLANTED_KEY}),
+        ("/search", {"key_prefix": PLANTED_KEY}),
+    )
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada, grace")
     for path, body in (*questions, ("/why", {"partition": 0, "offset": "1"})):
         answer = ask(path, body, reader_seconds=31)

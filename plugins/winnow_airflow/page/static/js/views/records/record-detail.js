@@ -13,7 +13,7 @@ import { createWhyContent } from "./record-why.js";
 
 /**
  * Creates the panel of one record; ``format()`` is the chosen format, ``open(partition, offset)`` shows another record.
- * ``asksWhy``: the answer to why it is there, or not, is asked for at once.
+ * ``asksWhy``: there is none, and why is asked for at once.
  */
 export function createRecordDetail(topic, partition, offset, format, { open, close, asksWhy = false }) {
   const path = `topics/${encodePathPart(topic)}/records`;
@@ -42,7 +42,8 @@ export function createRecordDetail(topic, partition, offset, format, { open, clo
     why.element,
   );
   record.load(
-    (signal) => sendJson("POST", `${path}/record`, body, signal),
+    // Where a list has a gap there is no record to ask for.
+    async (signal) => (asksWhy ? { record: null } : sendJson("POST", `${path}/record`, body, signal)),
     (answer) =>
       answer.record
         ? drawRecord(answer.record, format())

@@ -17,9 +17,9 @@ const FIELDS = [
   ["field_value", "is"],
   ["header", "Header", "name"],
   ["header_value", "is"],
-  ["from", "From", "2026-11-21T19:45:03Z"],
-  ["until", "until", "2026-11-22"],
-  ["partition", "Partition", "all"],
+  ["from", "Since", "2026-11-21T19:45:03Z"],
+  ["until", "before", "2026-11-22"],
+  ["partition", "In partition", "all"],
 ];
 const KEPT = ["field", "header", "from", "until", "partition"];
 const TIMES = ["from", "until"];
