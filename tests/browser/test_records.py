@@ -43,6 +43,105 @@ def test_newest_records_come_first_and_earlier_ones_join_without_a_gap(seen: Bro
     assert list_offsets(page) == newest
 
 
+def test_gap_says_which_run_removed_what_was_there_and_opens_the_answer_of_why(look: Open) -> None:
+    """A row between records, with a link to the run; newest first it stands where it belongs, too."""
+    seen = look("small")
+    page = seen.at("#/topics/orders/records?offset=0")
+    gap = page.locator("tr.is-span").first
+    expect(gap).to_contain_text(re.compile(r"^Offsets? .*: removed .*run [0-9a-f]{12} of .*: superseded"))
+    expect(gap.locator("a").first).to_have_attribute("href", re.compile("^#/runs/"))
+    seen.picture("records-gaps")
+    rows = page.locator("tbody tr").all_inner_texts()
+    page.get_by_label("newest first").check()
+    page.wait_for_url("**order=newest**")
+    expect(page.locator("tbody tr").first).not_to_have_text(rows[0])
+    assert [each[:20] for each in page.locator("tbody tr").all_inner_texts()] == [each[:20] for each in rows[::-1]]
+    page.locator("tr.is-span").last.get_by_role("button", name="Why is there no record").click()
+    expect(page.locator(".message")).to_contain_text("removed")
+    expect(page.get_by_text("There is no record at this offset.")).to_be_visible()
+    seen.filled()
+    seen.picture("records-gap-why")
+    dark = look("small", theme="dark", width=768)
+    page = dark.at("#/topics/orders/records?offset=0")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    dark.picture("records-gaps-dark")
+
+
+def test_newest_records_of_all_partitions_are_in_one_list(seen: BrowserPage) -> None:
+    """By timestamp, with the partition of each; earlier pages and back."""
+    page = seen.page
+    page.get_by_label("all", exact=True).check()
+    page.get_by_role("button", name="Show", exact=True).click()
+    page.wait_for_url("**partition=all**")
+    expect(page.get_by_role("columnheader", name="Partition")).to_be_visible()
+    seen.filled()
+    newest, numbers = list_offsets(page), page.locator('td[data-column="partition"]').all_inner_texts()
+    assert len(newest) == len(numbers) == 50
+    assert len(set(numbers)) == 3
+    places = list(zip(numbers, newest, strict=True))
+    assert sorted(places) == sorted(places, key=lambda place: place[0]), "a partition's records are in order"
+    seen.picture("records-all-partitions")
+    page.get_by_role("button", name="Earlier").click()
+    expect(page.get_by_role("button", name="Later")).to_be_enabled()
+    seen.filled()
+    earlier = list(zip(page.locator('td[data-column="partition"]').all_inner_texts(), list_offsets(page), strict=True))
+    assert not set(earlier) & set(places)
+    page.get_by_role("button", name="Later").click()
+    expect(page.get_by_role("button", name="Later")).to_be_disabled()
+    seen.filled()
+    assert list_offsets(page) == newest
+
+
+def test_search_goes_on_until_all_is_searched_and_is_saved_without_what_was_looked_for(look: Open) -> None:
+    """With its progress; what was typed stands in no address and not in the browser's storage."""
+    seen = look("small", theme="dark", width=768)
+    page = seen.at("#/topics/orders/records")
+    addresses: list[str] = []
+    page.on("request", lambda sent: addresses.append(sent.url))
+    page.get_by_text("Search records").click()
+    page.get_by_label("Key begins with").fill("0-1")
+    page.get_by_label("JSON field").fill("amount")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.get_by_role("status").get_by_text(re.compile(r"^Searched (.+) of \1, \d+ matches$"))).to_be_visible()
+    found = page.get_by_role("region", name="Records found")
+    assert all(each.startswith("0-1") for each in found.locator('td[data-column="key"]').all_inner_texts())
+    assert any(each.endswith("/records/search") for each in addresses)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    seen.picture("records-search-dark")
+    page.get_by_role("button", name="Save this search").click()
+    page.get_by_label("Name", exact=True).fill("amounts")
+    page.get_by_role("button", name="Save search").click()
+    expect(page.get_by_label("Saved searches")).to_have_value("amounts")
+    kept = page.evaluate("JSON.stringify(localStorage)")
+    assert "amounts" in kept
+    assert "0-1" not in " ".join([kept, *addresses, page.url])
+    page.reload()
+    page.get_by_text("Search records").click()
+    page.get_by_label("Saved searches").select_option("amounts")
+    expect(page.get_by_label("JSON field")).to_have_value("amount")
+    expect(page.get_by_label("Key begins with")).to_have_value("")
+    page.get_by_role("button", name="Forget this search").click()
+    expect(page.get_by_label("Saved searches")).to_have_count(0)
+
+
+def test_search_is_stopped_and_goes_on(seen: BrowserPage) -> None:
+    """What was found so far stays."""
+    page = seen.page
+    page.get_by_text("Search records").click()
+    page.route("**/records/search", lambda _: None)
+    page.get_by_label("Value contains").fill("id")
+    page.get_by_role("button", name="Search", exact=True).click()
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.unroute("**/records/search")
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_role("region", name="Records found")).to_be_visible()
+    expect(page.get_by_text(re.compile("200 matches"))).to_be_visible()
+    page.get_by_role("button", name="Go on").click()
+    expect(page.get_by_text(re.compile("400 matches"))).to_be_visible()
+    seen.filled()
+    seen.picture("records-search")
+
+
 def test_record_opens_in_full_and_why_shows_who_won(seen: BrowserPage) -> None:
     """JSON with exact numbers, masked fields, the bytes in hexadecimal digits, and the versions of its key."""
     page = seen.at("#/topics/payments/records")
@@ -77,6 +176,9 @@ def test_key_is_found_and_stands_in_no_address(seen: BrowserPage) -> None:
     page.keyboard.press("Enter")
     expect(page.locator(".why-svg")).to_be_visible()
     assert page.locator('[data-key^="version-"]').count() >= 1
+    removed = page.get_by_role("region", name="Removed versions of the key")
+    expect(removed).to_contain_text(re.compile("removed by run [0-9a-f]{12} of "))
+    expect(removed.locator('td[data-column="value"] code').first).to_contain_text('"card": "***"')
     assert any(each.endswith("/records/key") for each in addresses)
     assert "0-17" not in " ".join([*addresses, page.url])
     seen.picture("records-key")

@@ -12,6 +12,7 @@ import pytest
 from tests.support import reader_lake
 from tests.support.reader_lake import HOUR_MS, LARGE_VALUE_BYTES, OTHERS, PLANTED_KEY, PLANTED_VALUE, START_MS
 from winnow.errors import UnknownTopicError, UsageError
+from winnow.log_reader import search
 from winnow.log_reader.answering import answer_request
 
 Ask = Callable[..., Any]
@@ -67,6 +68,104 @@ def test_partition_is_browsed_from_its_end_an_offset_an_instant_and_back(ask: As
         ask("browse", topic="nobody", partition=0, limit=2)
 
 
+def test_newest_records_of_all_partitions_are_paged_to_the_first(ask: Ask) -> None:
+    """Each record once, with its partition, where the answer is cut, too."""
+    everything = list_offsets(ask("browse", partition=0, limit=200, offset=0))
+    told: list[int] = []
+    before: dict[str, int] = {}
+    while True:
+        page = ask("newest", limit=9, before_offsets=before)
+        assert {each["partition"] for each in page["records"]} == {0}
+        told[:0] = list_offsets(page)
+        if not page["has_previous"]:
+            break
+        before = {number: int(offset) for number, offset in page["before_offsets"].items()}
+    assert told == everything
+    with pytest.raises(UsageError, match="before_offsets"):
+        ask("newest", limit=9, before_offsets={"x": 1})
+
+
+def search_all(ask: Ask, page: dict[str, Any] | None = None, limit: int = 50, **terms: Any) -> list[int]:
+    """The offsets that a search finds, from question to question; its progress never goes back."""
+    found: list[int] = []
+    place, searched = None, -1
+    while True:
+        answer = ask("search", page=page, limit=limit, place=place, **terms)
+        assert answer["searched_bytes"] >= searched
+        assert len(answer["records"]) <= limit
+        searched = answer["searched_bytes"]
+        found += list_offsets(answer)
+        if answer["place"] is None:
+            assert searched == answer["total_bytes"]
+            return found
+        place = {"partition": answer["place"]["partition"], "offset": int(answer["place"]["offset"])}
+
+
+def test_records_are_searched_by_what_they_show(ask: Ask) -> None:
+    """By prefix, text, field, header and time, all at once or a match at a time."""
+    assert search_all(ask, key_prefix="other-1") == list(range(10, 20))
+    assert search_all(ask, key_prefix="other-1", limit=3) == list(range(10, 20))
+    assert search_all(ask, value_text=PLANTED_VALUE, limit=1) == [2, OTHERS]
+    assert search_all(ask, field="card", field_value="4111111111111111") == [OTHERS + 1]
+    assert search_all(ask, field="owner.E-Mail") == [OTHERS + 1]
+    assert search_all(ask, header="trace", limit=1) == [OTHERS]
+    assert search_all(ask, header="trace", header_value="nothing") == []
+    at = START_MS - 8 * HOUR_MS
+    assert search_all(ask, from_ms=at + 40_000, until_ms=at + 43_000) == [40, 41, 42]
+    assert search_all(ask, key_prefix="other-4", from_ms=at + 41_000, until_ms=at + 43_000, partition=0) == [41, 42]
+    assert search_all(ask, key_prefix="other-1", partition=1) == []
+    with pytest.raises(UsageError, match="something to look for"):
+        ask("search", limit=1)
+    with pytest.raises(UsageError, match="no partition 2"):
+        ask("search", limit=1, partition=2, field="a")
+
+
+def test_search_reads_a_bounded_part_and_goes_on(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little one question reads, each record is looked at once."""
+    monkeypatch.setattr(search, "MAXIMUM_READ_BYTES", 1)
+    assert search_all(ask, key_prefix="other-1") == list(range(10, 20))
+    monkeypatch.setattr(search, "_ROWS", 7)
+    assert search_all(ask, key_prefix="other-") == list(range(3, OTHERS))
+
+
+def test_search_finds_nothing_behind_a_mask(ask: Ask) -> None:
+    """A match would tell what is masked: by pattern, by field, and what a topic's rules hide of a decoded record."""
+    masks = {"masked_patterns": [PLANTED_VALUE], "masked_fields": "card"}
+    assert search_all(ask, masks, value_text=PLANTED_VALUE) == []
+    assert search_all(ask, masks, field="card", field_value="4111111111111111") == []
+    assert search_all(ask, masks, value_text="4111") == []
+    assert search_all(ask, masks, value_text='"id": 1234') == [OTHERS + 1]
+    hidden: dict[str, Any] = {"topic": "profiles", "decoded": True}
+    assert search_all(ask, field="city", field_value="Ulm", **hidden) == [0]
+    assert search_all(ask, value_text=PLANTED_VALUE, **hidden) == []
+    assert search_all(ask, field="email", **hidden) == []
+    assert search_all(ask, header="trace", **hidden) == []
+    assert search_all(ask, header="trace", topic="profiles") == [0, 1, 2]
+
+
+def test_gaps_between_records_say_which_run_removed_them(ask: Ask) -> None:
+    """On exactly one page each, whichever way one goes; a page needs no look at the records for it."""
+    first = ask("browse", partition=0, limit=2, offset=0)
+    (gap,) = first["gaps"]
+    assert (gap["first_offset"], gap["last_offset"], gap["verdict"], gap["runs_total"]) == ("0", "1", "superseded", 1)
+    why = ask("why", partition=0, offset=0)["why"]
+    assert gap["runs"][0]["plan_id"] == why["runs"][0]["plan_id"]
+    assert (gap["outcome"], gap["reason"]) == ("removed", "superseded by another record of the key")
+    assert ask("browse", partition=0, limit=3)["gaps"] == []
+    for limit in (1, 7, 60):
+        told, before = [], OTHERS + 4
+        while True:
+            page = ask("browse", partition=0, limit=limit, before=before)
+            told += page["gaps"]
+            if not page["has_previous"]:
+                break
+            before = int(page["first_offset"])
+        assert [each["first_offset"] for each in told] == ["0"]
+    assert ask("browse", partition=1, limit=2)["gaps"] == []
+    (never,) = ask("browse", partition=0, limit=2, before=2)["gaps"]
+    assert (never["first_offset"], never["last_offset"]) == ("0", "1")
+
+
 def test_going_back_from_every_offset_finds_the_records_just_before_it(ask: Ask) -> None:
     """Whatever the page begins with, it ends with the last record before that offset, and has as many as asked for."""
     everything = list_offsets(ask("browse", partition=0, limit=200, offset=0))
@@ -105,6 +204,25 @@ def test_versions_of_a_key_are_found_with_the_winner_and_its_run(ask: Ask) -> No
     why = ask("why", partition=0, offset=2)
     assert [each["offset"] for each in why["versions"]] == ["2", str(OTHERS)]
     assert ask("why", partition=0, offset=1)["why"]["verdict"] == "superseded"
+
+
+def test_versions_that_a_run_removed_are_found_in_the_files_that_it_took_out(ask: Ask) -> None:
+    """Offsets 0 and 1 of the planted key, with their values and the run; what is there is not among them."""
+    found = ask("key", key=PLANTED_KEY, encoding="text")
+    removed = found["removed"]
+    assert [(each["offset"], decode(each["value"])) for each in removed["records"]] == [
+        ("0", f"{PLANTED_VALUE}-0"),
+        ("1", f"{PLANTED_VALUE}-1"),
+    ]
+    assert removed["total"] == 2
+    assert (removed["unread_files"], removed["damaged_files"]) == (0, 0)
+    assert removed["files"] >= 1
+    run = found["why"]["runs"][0]
+    assert {each["plan_id"] for each in removed["records"]} == {run["plan_id"]}
+    assert not any(each["is_certain"] for each in removed["records"]), "by the wall clock the grace has passed"
+    masked = ask("key", page={"masked_patterns": [PLANTED_VALUE]}, key=PLANTED_KEY, encoding="text")["removed"]
+    assert [decode(each["value"]) for each in masked["records"]] == ["***-0", "***-1"]
+    assert ask("key", key="nobody", encoding="text")["removed"]["records"] == []
 
 
 def test_key_is_json_as_typed_or_without_spaces(ask: Ask) -> None:

@@ -17,9 +17,11 @@ from winnow.errors import DamagedSegmentError, UnknownTopicError, UsageError
 from winnow.files import storage
 from winnow.files.partitioner import choose_partition
 from winnow.log.topic_configuration import set_config
+from winnow.pipeline.explain.gaps import explain_gaps, find_gaps
 from winnow.pipeline.explain.why import explain_key, explain_offset
 from winnow.pipeline.explain.why_answer import WhyAnswer
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.values.model import Record
 from winnow.values.strategies import Strategy
 
@@ -453,6 +455,7 @@ def test_every_offset_of_a_random_log_is_explained_as_it_happened(
             world.ingest(rows)
             brought |= {each.offset: each for each in rows}
         _check_offsets(world, brought, expired, offset)
+        _check_gaps(world, offset)
         _check_keys(world, strategy)
 
 
@@ -478,6 +481,22 @@ def _check_offsets(world: World, brought: dict[int, Record], expired: set[int], 
             assert answer.verdict in {true, "removed", "removed_or_never_written"}
         else:
             assert answer.ingested in {"no", "perhaps"}
+
+
+def _check_gaps(world: World, last: int) -> None:
+    """Ranges of offsets are told as each of their offsets is."""
+    there = [each.offset for each in world.read()]
+    view = load_topic_view(world.installation, TOPIC)
+    told: list[int] = []
+    for gap in explain_gaps(world.installation, view, 0, find_gaps(there, 0, last + 1)):
+        for offset in range(gap.first_offset, gap.last_offset + 1):
+            told.append(offset)
+            answer = by_offset(world, offset)
+            assert (gap.verdict, gap.causes) == (answer.verdict, answer.causes)
+            assert gap.runs_total >= len(answer.runs)
+            if gap.runs_total == 1 and answer.runs:
+                assert gap.runs[0].plan_id == answer.runs[0].plan_id
+    assert told == [offset for offset in range(last + 1) if offset not in there]
 
 
 def _check_keys(world: World, strategy: Strategy) -> None:

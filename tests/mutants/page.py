@@ -36,6 +36,33 @@ PAGE = (
     Mutant("decoded-bytes-unmasked", "a pattern is not looked for in bytes before they become base64")
     .changes("json_rows._list_values", never("is_fixed_size_binary"))
     .caught_by("test_bytes_are_masked_before_they_are_base64"),
+    Mutant("gap-told-without-all-runs", "a gap is told by the newest runs although older ones may have removed it")
+    .changes("gaps._decide", always("has_all_runs"))
+    .caught_by("test_what_was_not_read_is_not_known"),
+    Mutant("gap-told-by-its-first-offset", "a gap has the answer of its first offset from end to end")
+    .changes("gaps._list_turns", replace("entry.last_offset + 1", "entry.first_offset"))
+    .caught_by("test_a_range_says_of_each_of_its_offsets_what_holds_for_it"),
+    Mutant("removed-below-the-log-start", "records that were deleted are found in files that still have them")
+    .changes("_keep_in_log", replace("state.log_start_offset", "0"))
+    .caught_by("test_nothing_is_found_of_an_erased_key_of_deleted_records_or_of_swept_files"),
+    Mutant("removed-although-there", "a record that a run kept is told as removed")
+    .changes("removed_versions._list_present", never("mine"))
+    .caught_by("test_what_a_random_history_removed_is_found_with_the_run_that_did"),
+    Mutant("removed-by-the-first-run", "a record is told as removed by a run that kept it")
+    .changes("find_removed_versions", replace("reversed(wanted)", "wanted"))
+    .caught_by("test_what_a_random_history_removed_is_found_with_the_run_that_did"),
+    Mutant("search-behind-the-mask", "a search tells by its matches what a mask hides")
+    .changes("search._mask", return_value("content", "mask"))
+    .caught_by("test_search_finds_nothing_behind_a_mask"),
+    Mutant("search-in-hidden-headers", "a search tells by its matches which headers a decoded record does not show")
+    .changes("search._show", never("hides"))
+    .caught_by("test_search_finds_nothing_behind_a_mask"),
+    Mutant("search-leaves-out", "a search goes on behind the first record that it has not looked at")
+    .changes("search._search_from", replace("rows.column(A)[-1].as_py() + 1", "rows.column(A)[-1].as_py() + 2"))
+    .caught_by("test_search_reads_a_bounded_part_and_goes_on"),
+    Mutant("newest-out-of-order", "a record of a partition is taken before later ones of it")
+    .changes("merge_newest", replace("left[number].pop()", "left[number].pop(0)"))
+    .caught_by("test_pages_hold_each_record_once_and_keep_the_order_of_a_partition"),
     Mutant("masked-after-cutting", "a value is cut first, so that what is left of a number is no match any more")
     .changes("ShownRecords._describe_bytes", replace("A.apply(B)", "A.apply(B[:maximum_bytes])"))
     .caught_by("test_what_is_masked_is_masked_before_a_value_is_cut"),

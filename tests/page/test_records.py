@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, text
 
 from tests.page.conftest import Visitor
 from tests.support import reader_lake
-from tests.support.reader_lake import OTHERS, PLANTED, PLANTED_HEADER, PLANTED_KEY
+from tests.support.reader_lake import OTHERS, PLANTED, PLANTED_HEADER, PLANTED_KEY, PLANTED_VALUE
 from winnow.store.rows import Window
 
 OWN = {"X-Winnow-Page": "1"}
@@ -80,7 +80,13 @@ def test_nobody_may_read_records_by_default(ask: Ask) -> None:
 
 def test_records_are_shown_to_those_who_may_act_for_the_topics_owner(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside both other rights: the owner is the one that the topic's own configuration names."""
-    questions = (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": PLANTED_KEY}))
+    questions = (
+        ("", {"partition": 0}),
+        ("", {}),
+        ("/record", {"partition": 0, "offset": "1"}),
+        ("/key", {"key": PLANTED_KEY}),
+        ("/search", {"key_prefix": PLANTED_KEY}),
+    )
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada, grace")
     for path, body in (*questions, ("/why", {"partition": 0, "offset": "1"})):
         answer = ask(path, body, reader_seconds=31)
@@ -119,9 +125,23 @@ def test_each_look_is_in_the_audit_log_without_the_key(ask: Ask, folder: Path, m
         entries = store.audit.list_entries(Window(1, 10), topic="orders", action="records_read")
         assert store.audit.list_entries(Window(1, 1)).total == before + 2
     details = {each.detail for each in entries.rows}
-    assert f"versions of a key, orders-0: 2 records from offset 2 to {OTHERS}" in details
+    removed = "removed ones, by partition and offset: 0:0, 0:1"
+    assert f"versions of a key, orders-0: 2 records from offset 2 to {OTHERS}; {removed}" in details
     assert "orders-0: 2 records from offset 10 to 11" in details
     assert {(each.actor, each.origin) for each in entries.rows} == {("viewer", "page")}
+
+
+def test_newest_records_of_all_partitions_are_audited_by_partition_and_offset(
+    ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a place to begin at needs its partition."""
+    with reader_lake.at_lake(folder, {}, monkeypatch) as (_, store):
+        found = ask("", {"limit": 2, "before_offsets": {"0": "12"}})
+        assert [each["offset"] for each in found.json()["records"]] == ["10", "11"]
+        (entry,) = store.audit.list_entries(Window(1, 1), topic="orders", action="records_read").rows
+    assert entry.detail == "orders: 2 record(s): 2 of partition 0 from offset 10 to 11"
+    assert ask("", {"offset": "3"}).status_code == 422
+    assert ask("", {"before_offsets": {"x": "3"}}).status_code == 422
 
 
 def test_without_an_audit_entry_there_is_no_answer(ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,14 +174,19 @@ def test_planted_bytes_are_found_nowhere_but_in_the_answer(
         ask("", {"partition": 0, "limit": 4}),
         ask("/record", {"partition": 0, "offset": str(OTHERS)}),
         ask("/why", {"partition": 0, "offset": str(OTHERS)}),
+        ask("/search", {"key_prefix": PLANTED_KEY, "value_text": PLANTED_VALUE, "header_value": PLANTED_HEADER}),
     ]
     assert decode(answers[1].json()["records"][0]["headers"][0]["value"]) == PLANTED_HEADER
+    assert [each["offset"] for each in answers[-1].json()["records"]] == ["2", str(OTHERS)]
     refused = [
+        ask("/search", {"key_prefix": PLANTED_KEY, "encoding": "hex"}),
+        ask("/search", {"field_value": PLANTED_VALUE}),
+        ask("/search", {"value_text": PLANTED_VALUE}, record_readers=""),
         ask("/key", {"key": PLANTED_KEY, "encoding": "hex"}),
         ask("/key", {"key": PLANTED_KEY}, reader_memory_bytes=300_000_000),
         ask("/key", {"key": PLANTED_KEY}, record_readers=""),
     ]
-    assert [each.status_code for each in refused] == [400, 504, 403]
+    assert [each.status_code for each in refused] == [400, 400, 403, 400, 504, 403]
     others = [viewer_login.get(path) for path in ("api/topics", "api/topics/orders", "api/topics/orders/partitions")]
     others += [
         viewer_login.get(f"api/topics/orders/{name}") for name in ("explain", "forecast", "ingests", "changes", "runs")

@@ -66,12 +66,15 @@ def shorten_chains(places: DocumentPlaces, state: TopicState) -> tuple[TopicStat
     return state, written
 
 
-def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -> list[ReceiptReference]:
+def list_receipt_references(
+    state: TopicState, *, since_ms: int | None = None, newest: int | None = None
+) -> list[ReceiptReference]:
     """List references to the receipts of all published plans, oldest first.
 
     Args:
         state: the carried state.
         since_ms: stop at the first link whose receipts were all finished before that; None: read all links.
+        newest: read no further link once there are as many as that; fewer are all that there are.
 
     Raises:
         DamagedMetadataError: a link is missing or differs from the committed one.
@@ -79,17 +82,23 @@ def list_receipt_references(state: TopicState, *, since_ms: int | None = None) -
     found = list(state.receipts)
     link = state.older_receipts
     while link is not None and (since_ms is None or link.newest_ms is None or link.newest_ms >= since_ms):
+        if newest is not None and len(found) >= newest:
+            break
         read = documents.load_json(_Receipts, _read_link(state, link))
         found[:0] = read.references
         link = read.previous
     return found
 
 
-def list_ingest_references(state: TopicState) -> list[IngestReference]:
-    """List references to the ledgers of all ingest calls, oldest first; raises as :func:`list_receipt_references`."""
+def list_ingest_references(state: TopicState, *, newest: int | None = None) -> list[IngestReference]:
+    """List references to the ledgers of all ingest calls, oldest first; ``newest`` as :func:`list_receipt_references`.
+
+    Raises:
+        DamagedMetadataError: a link is missing or differs from the committed one.
+    """
     found = list(state.ingests)
     link = state.older_ingests
-    while link is not None:
+    while link is not None and (newest is None or len(found) < newest):
         read = documents.load_json(_Ingests, _read_link(state, link))
         found[:0] = read.references
         link = read.previous

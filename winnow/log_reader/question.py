@@ -30,6 +30,10 @@ class Parameters:
             raise UsageError(f"The question needs {name}, a text.")
         return value
 
+    def optional_text(self, name: str) -> str:
+        """Return a text; empty if it is missing."""
+        return "" if self.values.get(name) is None else self.text(name)
+
     def number(self, name: str) -> int:
         """Return a whole number of at least 0."""
         found = self.optional_number(name)
@@ -45,6 +49,15 @@ class Parameters:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise UsageError(f"{name} must be a whole number of at least 0.")
         return value
+
+    def numbers_by_number(self, name: str) -> dict[int, int]:
+        """Return whole numbers of at least 0 by such numbers, which are texts in JSON; nothing if they are missing."""
+        value = self.values.get(name)
+        if value is None:
+            return {}
+        if not isinstance(value, dict) or not all(isinstance(key, str) and key.isdecimal() for key in value):
+            raise UsageError(f"{name} must have a whole number of at least 0 for each partition.")
+        return {int(key): Parameters(value).number(key) for key in value}
 
     def flag(self, name: str) -> bool:
         """Return whether a flag is set."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Request
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -21,6 +21,7 @@ from winnow_airflow.page.reader_process import readers
 from winnow_airflow.page.request_body import RequestBody
 
 MAXIMUM_KEY_CHARACTERS: Final = 100_000
+MAXIMUM_SEARCH_CHARACTERS: Final = 1_000
 
 router = APIRouter(prefix="/api/topics/{topic}/records", dependencies=[may_view, own_request])
 
@@ -37,6 +38,10 @@ def _require_offset(text: str) -> str:
 
 
 Partition = Annotated[int, Field(ge=0, le=MAXIMUM_PARTITION)]
+TimestampMs = Annotated[int, Field(ge=0, le=MAXIMUM_TIMESTAMP_MS)]
+SearchText = Annotated[str, Field(max_length=MAXIMUM_SEARCH_CHARACTERS)]
+PartitionText = Annotated[str, Field(pattern=r"^[0-9]{1,10}$")]
+"""As a name of a JSON object's member."""
 Offset = Annotated[str, Field(pattern=r"^[0-9]{1,19}$"), AfterValidator(_require_offset)]
 """As text, because JavaScript numbers cannot hold 64-bit integers exactly."""
 
@@ -48,13 +53,24 @@ class ShownBody(RequestBody):
 
 
 class BrowseBody(ShownBody):
-    """Which records of a partition are wanted; without ``offset``, ``timestamp_ms`` and ``before``: the newest."""
+    """Which records of a partition are wanted; without ``offset``, ``timestamp_ms`` and ``before``: the newest.
 
-    partition: Partition
+    ``partition`` None: the newest of all partitions, below ``before_offsets``, by partition.
+    """
+
+    partition: Partition | None = None
+    before_offsets: dict[PartitionText, Offset] = Field(default_factory=dict, max_length=64)
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     offset: Offset | None = None
-    timestamp_ms: Annotated[int, Field(ge=0, le=MAXIMUM_TIMESTAMP_MS)] | None = None
+    timestamp_ms: TimestampMs | None = None
     before: Offset | None = None
+
+    @model_validator(mode="after")
+    def require_partition(self) -> BrowseBody:
+        """Refuse a place to begin at without the partition that it is of."""
+        if self.partition is None and any(each is not None for each in (self.offset, self.timestamp_ms, self.before)):
+            raise ValueError("an offset or a time needs its partition")
+        return self
 
 
 class RecordBody(ShownBody):
@@ -71,6 +87,30 @@ class KeyBody(ShownBody):
     encoding: Annotated[str, Field(pattern=r"^(text|json|base64|hex)$")] = "text"
     partition: Partition | None = None
     everywhere: bool = False
+
+
+class SearchPlaceBody(RequestBody):
+    """Where a search goes on."""
+
+    partition: Partition
+    offset: Offset
+
+
+class SearchBody(ShownBody):
+    """What records must have, all of it; ``partition`` None: in any. ``place``: where the last answer ended."""
+
+    partition: Partition | None = None
+    key_prefix: SearchText = ""
+    encoding: Annotated[str, Field(pattern=r"^(text|base64|hex)$")] = "text"
+    value_text: SearchText = ""
+    field: SearchText = ""
+    field_value: SearchText = ""
+    header: SearchText = ""
+    header_value: SearchText = ""
+    from_ms: TimestampMs | None = None
+    until_ms: TimestampMs | None = None
+    limit: Annotated[int, Field(ge=1, le=200)] = 50
+    place: SearchPlaceBody | None = None
 
 
 def require_record_reader(user: GetUserDep, installation: InstallationDep) -> str:
@@ -92,10 +132,25 @@ ReaderDep = Annotated[str, Depends(require_record_reader)]
 async def browse(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: BrowseBody
 ) -> Response:
-    """Return some records of a partition, in offset order."""
+    """Return some records of a partition, in offset order, or the newest of all, by timestamp."""
     parameters = body.model_dump(exclude_none=True)
     parameters |= {name: int(parameters[name]) for name in ("offset", "before") if name in parameters}
+    before_offsets = {number: int(offset) for number, offset in body.before_offsets.items()}
+    if body.partition is None:
+        wanted = {"limit": body.limit, "decoded": body.decoded, "before_offsets": before_offsets}
+        return await _answer(request, installation, now_ms, reader, topic, "newest", wanted)
     return await _answer(request, installation, now_ms, reader, topic, "browse", parameters)
+
+
+@router.post("/search")
+async def search(
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: SearchBody
+) -> Response:
+    """Search a bounded part of the records, and return where to go on."""
+    parameters = body.model_dump(exclude_none=True)
+    if body.place is not None:
+        parameters["place"] = {"partition": body.place.partition, "offset": int(body.place.offset)}
+    return await _answer(request, installation, now_ms, reader, topic, "search", parameters)
 
 
 @router.post("/record")

@@ -6,7 +6,7 @@ ingest calls the offsets that arrived. If they leave several explanations, all a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
@@ -16,7 +16,7 @@ from winnow.log.reference_chains import list_ingest_references, read_ledger
 from winnow.log.state import read_receipt
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.topic_view import TopicView
-from winnow.values.topic_state import Append, IngestReference, TopicState
+from winnow.values.topic_state import Append, IngestReference, ReceiptReference, TopicState
 
 
 class AbsenceVerdict(StrEnum):
@@ -79,14 +79,34 @@ class Absence:
     erasures: tuple[str, ...] = ()
 
 
-def list_partition_runs(installation: Installation, view: TopicView, partition: int) -> list[RemovalRun]:
-    """List the published runs on ``partition`` that were not undone, oldest first.
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """What is known of what came to a partition and left it.
+
+    ``slices``: of ingest calls, in offset order; ``runs``: oldest first; ``erasures``: of keys, each with the end of
+    the log that it searched.
+    """
+
+    log_start_offset: int
+    log_end_offset: int
+    slices: tuple[Append, ...]
+    runs: tuple[RemovalRun, ...]
+    erasures: tuple[tuple[str, int], ...]
+
+
+def list_partition_runs(
+    installation: Installation,
+    view: TopicView,
+    partition: int,
+    references: Iterable[ReceiptReference] | None = None,
+) -> list[RemovalRun]:
+    """List the published runs on ``partition`` that were not undone, oldest first; ``references``: only these.
 
     One receipt is in memory at a time, since each has an entry for every partition. They are read from the metadata
     store, and from beside the table if the store does not have them.
     """
     found: list[RemovalRun] = []
-    for reference in view.log.receipt_references(view.head):
+    for reference in view.log.receipt_references(view.head) if references is None else references:
         if partition in view.head.state.list_undone_partitions(reference.plan_id):
             continue
         receipt = installation.store.projection.find_receipt(reference.plan_id) or read_receipt(
@@ -136,15 +156,30 @@ def explain_absence(installation: Installation, view: TopicView, partition: int,
     if _is_quarantined(installation, view, partition, offset):
         return Absence(AbsenceVerdict.QUARANTINED)
     entry = find_slice(view.head.state, partition, offset)
+    history = PartitionHistory(
+        state.log_start_offset,
+        state.log_end_offset,
+        () if entry is None else (entry,),
+        tuple(list_partition_runs(installation, view, partition)),
+        list_erasure_ends(view.head.state, partition),
+    )
+    return decide_absence(history, offset)
+
+
+def decide_absence(history: PartitionHistory, offset: int) -> Absence:
+    """Decide why ``offset`` has no record, from what is known of its partition; the quarantine is not asked."""
+    if offset >= history.log_end_offset:
+        return Absence(AbsenceVerdict.NOT_WRITTEN)
+    entry = next((each for each in history.slices if each.first_offset <= offset <= each.last_offset), None)
     ingested = _find_ingested(entry)
-    runs = list_partition_runs(installation, view, partition)
-    if ingested is not IngestedAnswer.NO and offset < state.log_start_offset:
-        return Absence(
-            AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=_find_retiring_runs(runs, offset)
-        )
-    covering = find_covering_runs(runs, offset) if ingested is not IngestedAnswer.NO else []
+    if ingested is IngestedAnswer.NO:
+        return Absence(AbsenceVerdict.NEVER_INGESTED, ingested=ingested)
+    if offset < history.log_start_offset:
+        retiring = _find_retiring_runs(history.runs, offset)
+        return Absence(AbsenceVerdict.BELOW_LOG_START, ingested=ingested, slice=entry, runs=retiring)
+    covering = find_covering_runs(history.runs, offset)
     causes = _find_possible_causes(covering)
-    erasures = _list_erasures(view.head.state, partition, offset) if ingested is not IngestedAnswer.NO else ()
+    erasures = tuple(erasure_id for erasure_id, end in history.erasures if offset < end)
     if erasures:
         causes = (*causes, AbsenceVerdict.ERASED)
     if not causes:
@@ -161,11 +196,13 @@ def explain_absence(installation: Installation, view: TopicView, partition: int,
     )
 
 
-def _list_erasures(state: TopicState, partition: int, offset: int) -> tuple[str, ...]:
-    """List the erasures that took records of a log that had ``offset``."""
-    return tuple(
-        each.erasure_id for each in read_erasures(state) if each.records and offset < each.ends.get(partition, 0)
-    )
+def list_erasure_ends(state: TopicState, partition: int) -> tuple[tuple[str, int], ...]:
+    """List the erasures that took records of ``partition``, each with the end of the log that it searched.
+
+    Raises:
+        DamagedMetadataError: the document of an erasure is missing or damaged.
+    """
+    return tuple((each.erasure_id, each.ends.get(partition, 0)) for each in read_erasures(state) if each.records)
 
 
 def _find_possible_causes(covering: Sequence[RemovalRun]) -> tuple[AbsenceVerdict, ...]:
@@ -213,10 +250,10 @@ def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
     low, high = 0, len(ingests)
     while low < high:
         middle = (low + high) // 2
-        probe, slices = middle, _read_slices(state, ingests[middle], partition)
+        probe, slices = middle, read_slices(state, ingests[middle], partition)
         while not slices and probe + 1 < high:  # a call without records for this partition
             probe += 1
-            slices = _read_slices(state, ingests[probe], partition)
+            slices = read_slices(state, ingests[probe], partition)
         if not slices or offset < slices[0].first_offset:
             high = middle
         elif offset > slices[-1].last_offset:
@@ -226,7 +263,8 @@ def find_slice(state: TopicState, partition: int, offset: int) -> Append | None:
     return None
 
 
-def _read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
+def read_slices(state: TopicState, reference: IngestReference, partition: int) -> tuple[Append, ...]:
+    """Read what an ingest call brought to ``partition``, in offset order; nothing if it had none of its records."""
     slices = read_ledger(state, reference).slices.get(partition, ())
     # A slice without records notes input that was known already, and stands at no place of its own.
     return tuple(entry for entry in slices if entry.records)

@@ -18,9 +18,10 @@ export const PARTITION_COLUMN = {
 
 /**
  * Creates a table. Columns: {key, label, align, width, hint, sortable, first, cell(row)}; ``first`` is the order after the
- * first press of the header. ``order``: {sort, order}; ``onSort(sort, order)``.
+ * first press of the header. ``order``: {sort, order}; ``onSort(sort, order)``. ``span(row)`` is the content of a row that
+ * is one cell over all columns; null for a row with the cells of its columns.
  */
-export function createTable({ caption, columns, rows, order = {}, onSort, rowClass }) {
+export function createTable({ caption, columns, rows, order = {}, onSort, rowClass, span }) {
   const scrolled = h(
     "div",
     { class: "table-scroll", role: "region", "aria-label": caption, tabindex: "0" },
@@ -40,7 +41,7 @@ export function createTable({ caption, columns, rows, order = {}, onSort, rowCla
       h(
         "tbody",
         {},
-        rows.map((row) => createRow(columns, row, rowClass)),
+        rows.map((row) => createSpan(columns, span?.(row)) ?? createRow(columns, row, rowClass)),
       ),
     ),
   );
@@ -90,6 +91,10 @@ function createHeader(column, order, onSort) {
       createIcon(sorted ? (direction === "descending" ? "down" : "up") : "both"),
     ),
   );
+}
+
+function createSpan(columns, content) {
+  return content ? h("tr", { class: "is-span" }, h("td", { colspan: columns.length }, content)) : null;
 }
 
 function createRow(columns, row, rowClass) {

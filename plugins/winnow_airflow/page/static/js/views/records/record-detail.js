@@ -11,8 +11,11 @@ import { createBytesPreview, createBytesView } from "./record-bytes.js";
 import { chooseShown, DECODED_FORMAT } from "./record-decoded.js";
 import { createWhyContent } from "./record-why.js";
 
-/** Creates the panel of one record; ``format()`` is the chosen format, ``open(partition, offset)`` shows another record. */
-export function createRecordDetail(topic, partition, offset, format, { open, close }) {
+/**
+ * Creates the panel of one record; ``format()`` is the chosen format, ``open(partition, offset)`` shows another record.
+ * ``asksWhy``: there is none, and why is asked for at once.
+ */
+export function createRecordDetail(topic, partition, offset, format, { open, close, asksWhy = false }) {
   const path = `topics/${encodePathPart(topic)}/records`;
   const body = { partition, offset, decoded: format() === DECODED_FORMAT[0] };
   const record = createAsyncPanel({ lines: 6 });
@@ -39,15 +42,17 @@ export function createRecordDetail(topic, partition, offset, format, { open, clo
     why.element,
   );
   record.load(
-    (signal) => sendJson("POST", `${path}/record`, body, signal),
+    // Where a list has a gap there is no record to ask for.
+    async (signal) => (asksWhy ? { record: null } : sendJson("POST", `${path}/record`, body, signal)),
     (answer) =>
       answer.record
         ? drawRecord(answer.record, format())
         : createEmptyState(
             "There is no record at this offset.",
-            h("p", {}, "“Why is it here?” says whether a run removed it, or it was never written."),
+            asksWhy ? null : h("p", {}, "“Why is it here?” says whether a run removed it, or it was never written."),
           ),
   );
+  if (asksWhy) askWhy();
   const stop = () => {
     record.stop();
     why.stop();

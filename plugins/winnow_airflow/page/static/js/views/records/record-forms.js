@@ -14,6 +14,8 @@ const STARTS = [
   ["offset", "Offset"],
   ["time", "Time"],
 ];
+/** Stands in the address in place of a partition's number. */
+export const ALL_PARTITIONS = "all";
 const PLACEHOLDERS = { newest: "", offset: "12345", time: "2026-11-21T19:45:03Z" };
 
 /** Parses an instant: ISO 8601, in UTC if it names no offset, or ms since the epoch; null if it is neither. */
@@ -46,6 +48,7 @@ export function createBrowseForm(browse) {
     class: "is-number",
     "data-key": "partition",
   });
+  const everywhere = h("input", { type: "checkbox", "data-key": "all-partitions" });
   const start = createSelect(ids.start, STARTS, "start");
   const at = h("input", {
     id: ids.at,
@@ -55,12 +58,16 @@ export function createBrowseForm(browse) {
     "data-key": "at",
   });
   const adapt = () => {
+    partition.disabled = everywhere.checked;
+    start.disabled = everywhere.checked;
+    if (everywhere.checked) start.value = "newest";
     at.hidden = start.value === "newest";
     at.required = !at.hidden;
     at.placeholder = PLACEHOLDERS[start.value];
     at.setCustomValidity("");
   };
   start.addEventListener("change", adapt);
+  everywhere.addEventListener("change", adapt);
   at.addEventListener("input", () => at.setCustomValidity(""));
   const send = (event) => {
     event.preventDefault();
@@ -75,7 +82,7 @@ export function createBrowseForm(browse) {
       return;
     }
     browse({
-      partition: partition.value,
+      partition: everywhere.checked ? ALL_PARTITIONS : partition.value,
       offset: start.value === "offset" ? text : null,
       time: start.value === "time" ? text : null,
     });
@@ -87,6 +94,12 @@ export function createBrowseForm(browse) {
       { class: "record-form", "aria-label": "Browse a partition", on: { submit: send } },
       h("label", { for: ids.partition }, "Partition"),
       partition,
+      h(
+        "label",
+        { class: "toggle", "data-tip": "The newest records of all partitions, by timestamp" },
+        everywhere,
+        "all",
+      ),
       h("label", { for: ids.start }, "from"),
       start,
       at,
@@ -94,7 +107,8 @@ export function createBrowseForm(browse) {
     ),
     show: (query) => {
       if (document.activeElement === at || document.activeElement === partition) return;
-      partition.value = query.partition ?? 0;
+      everywhere.checked = query.partition === ALL_PARTITIONS;
+      if (!everywhere.checked) partition.value = query.partition ?? 0;
       start.value = query.time ? "time" : query.offset ? "offset" : "newest";
       at.value = query.time ?? query.offset ?? "";
       adapt();

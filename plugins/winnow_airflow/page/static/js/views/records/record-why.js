@@ -9,6 +9,7 @@ import { formatInstant } from "../../time-zone.js";
 import { createBytesPreview } from "./record-bytes.js";
 import { buildOffsetColumn } from "./record-columns.js";
 import { chooseShown } from "./record-decoded.js";
+import { createRemovedContent } from "./record-removed.js";
 import { createWhyPicture, describeVersion } from "./why-picture.js";
 
 /** Creates the content of an answer of ``records/why`` or ``records/key``; ``open(partition, offset)`` shows a version. */
@@ -31,6 +32,7 @@ export function createWhyContent(answer, format, open) {
           columns: buildVersionColumns(why, values, format, open),
         })
       : createEmptyState("There is no version of this key in the log."),
+    answer.removed ? createRemovedContent(answer.removed, format) : null,
     why.runs.length ? createRunTable(why) : null,
   );
 }

@@ -6,15 +6,16 @@ import { encodePathPart, sendJson } from "../../api.js";
 import { createAsyncPanel } from "../../async-panel.js";
 import { createButton, createCallout, createCommand, createEmptyState, createSection } from "../../components.js";
 import { focusByKey, h, updateChildren } from "../../dom.js";
-import { EMPTY_VALUE, formatBytes, formatCount } from "../../format.js";
+import { formatCount, formatCountWithNoun } from "../../format.js";
 import { setQuery } from "../../router.js";
-import { createTable } from "../../table.js";
-import { formatInstant } from "../../time-zone.js";
-import { BYTE_FORMATS, createBytesPreview, createFormatChips } from "./record-bytes.js";
-import { buildOffsetColumn } from "./record-columns.js";
-import { buildDecodedColumns, DECODED_FORMAT } from "./record-decoded.js";
+import { createTable, PARTITION_COLUMN } from "../../table.js";
+import { BYTE_FORMATS, createFormatChips } from "./record-bytes.js";
+import { buildRecordColumns } from "./record-columns.js";
+import { DECODED_FORMAT } from "./record-decoded.js";
 import { createRecordDetail } from "./record-detail.js";
-import { createBrowseForm, createKeyForm, parseInstant } from "./record-forms.js";
+import { ALL_PARTITIONS, createBrowseForm, createKeyForm, parseInstant } from "./record-forms.js";
+import { createGapContent, mergeGaps } from "./record-gaps.js";
+import { createRecordSearch } from "./record-search.js";
 import { createWhyContent } from "./record-why.js";
 
 const RECORDS_PER_PAGE = 50;
@@ -38,10 +39,13 @@ export function createRecordsTab(topic) {
   let opener = null;
   let browsed = {};
   let wantedKey = null;
+  let isNewestFirst = false;
+  const newestPages = [];
   const isDecoded = () => format === DECODED_FORMAT[0];
 
   function browse(query) {
     browsed = query;
+    if (query.partition === ALL_PARTITIONS) return browseNewest();
     const body = { partition: Number(query.partition ?? 0), limit: RECORDS_PER_PAGE, decoded: isDecoded() };
     if (query.offset) body.offset = query.offset;
     else if (query.before) body.before = query.before;
@@ -49,17 +53,40 @@ export function createRecordsTab(topic) {
     return list.load((signal) => sendJson("POST", path, body, signal), drawList);
   }
 
+  /** Shows the newest records of all partitions. Where a page ends is kept here: an address has room for one offset. */
+  function browseNewest() {
+    const body = { limit: RECORDS_PER_PAGE, decoded: isDecoded(), before_offsets: newestPages.at(-1) ?? {} };
+    return list.load((signal) => sendJson("POST", path, body, signal), drawList);
+  }
+
+  function goEarlier() {
+    if (page.partition !== null) return setQuery({ before: page.first_offset, offset: null, time: null });
+    newestPages.push(page.before_offsets);
+    return browseNewest();
+  }
+
+  function goLater() {
+    if (page.partition !== null) return setQuery({ offset: page.next_offset, before: null, time: null });
+    newestPages.pop();
+    return browseNewest();
+  }
+
   function drawList(answer) {
     page = answer;
     drawChips();
-    return createRecordList(answer, format, openRecord);
+    const hasLater = answer.partition === null ? newestPages.length > 0 : answer.has_next;
+    return createRecordList(answer, { format, isNewestFirst, hasLater, openRecord, goEarlier, goLater });
   }
 
-  function openRecord(partition, offset) {
+  function openRecord(partition, offset, { asksWhy = false } = {}) {
     const pressed = document.activeElement;
     if (!detailPlace.contains(pressed)) opener = pressed?.dataset.key ?? null;
     detail?.stop();
-    detail = createRecordDetail(topic, partition, offset, () => format, { open: openRecord, close: closeRecord });
+    detail = createRecordDetail(topic, partition, offset, () => format, {
+      open: openRecord,
+      close: closeRecord,
+      asksWhy,
+    });
     detailPlace.hidden = false;
     updateChildren(detailPlace, detail.element);
     detailPlace.scrollIntoView({ block: "nearest" });
@@ -98,6 +125,7 @@ export function createRecordsTab(topic) {
     const wasDecoded = isDecoded();
     format = chosen;
     drawChips();
+    search.draw();
     if (wasDecoded !== isDecoded()) {
       browse(browsed);
       if (key) findKey(wantedKey);
@@ -120,7 +148,7 @@ export function createRecordsTab(topic) {
   const form = createBrowseForm((wanted) => {
     asked = null;
     setQuery({ ...wanted, partition: wanted.partition === "0" ? null : wanted.partition, before: null });
-    update({ ...wanted });
+    update({ ...wanted, order: isNewestFirst ? "newest" : null });
   });
   updateChildren(
     versionsPlace,
@@ -132,10 +160,12 @@ export function createRecordsTab(topic) {
       versions.element,
     ),
   );
+  const search = createRecordSearch(topic, { isDecoded, getFormat: () => format, openRecord });
   const element = h(
     "div",
     { class: "stack" },
     h("div", { class: "toolbar" }, form.element, createKeyForm(findKey), h("div", { class: "toolbar-end" }, chips)),
+    search.element,
     detailPlace,
     versionsPlace,
     list.element,
@@ -143,8 +173,14 @@ export function createRecordsTab(topic) {
 
   function update(query) {
     const wanted = JSON.stringify(["partition", "offset", "before", "time"].map((name) => query[name] ?? null));
-    if (wanted === asked) return null;
+    const hadNewestFirst = isNewestFirst;
+    isNewestFirst = query.order === "newest";
+    if (wanted === asked) {
+      if (page && hadNewestFirst !== isNewestFirst) list.load(async () => page, drawList);
+      return null;
+    }
     asked = wanted;
+    newestPages.length = 0;
     form.show(query);
     return browse(query);
   }
@@ -152,6 +188,7 @@ export function createRecordsTab(topic) {
   const stop = () => {
     list.stop();
     versions.stop();
+    search.stop();
     detail?.stop();
   };
   return { element, update, stop };
@@ -170,37 +207,46 @@ function createRefusal() {
   );
 }
 
-function createRecordList(answer, format, openRecord) {
+function createRecordList(answer, { format, isNewestFirst, hasLater, openRecord, goEarlier, goLater }) {
   const { records } = answer;
+  const rows = mergeGaps(records, answer.gaps);
+  const askWhy = (partition, offset) => openRecord(partition, offset, { asksWhy: true });
+  const order = h("input", {
+    type: "checkbox",
+    checked: isNewestFirst,
+    "data-key": "newest-first",
+    on: { change: (event) => setQuery({ order: event.target.checked ? "newest" : null }) },
+  });
   const pages = h(
     "nav",
     { class: "pager", "aria-label": "Pages of records" },
     h(
       "span",
       { class: "quiet" },
-      `${answer.topic}-${answer.partition}, log from ${formatCount(answer.log_start_offset)} to ${formatCount(answer.log_end_offset)}, ${answer.partitions} partitions`,
+      describeExtent(answer),
       answer.is_cut ? "; this page is shorter because its records are large" : "",
     ),
     h(
       "span",
       { class: "pager-steps" },
+      h("label", { class: "toggle" }, order, "newest first"),
       createButton("Earlier", {
         shape: "left",
         kind: "ghost",
         key: "earlier",
         disabledReason: answer.has_previous ? "" : "These are the first records of the log",
-        onPress: () => setQuery({ before: answer.first_offset, offset: null, time: null }),
+        onPress: goEarlier,
       }),
       createButton("Later", {
         shape: "right",
         kind: "ghost",
         key: "later",
-        disabledReason: answer.has_next ? "" : "These are the newest records of the log",
-        onPress: () => setQuery({ offset: answer.next_offset, before: null, time: null }),
+        disabledReason: hasLater ? "" : "These are the newest records of the log",
+        onPress: goLater,
       }),
     ),
   );
-  if (records.length === 0)
+  if (rows.length === 0)
     return [
       createEmptyState(answer.log_end_offset === "0" ? "This partition is empty." : "There is no record here."),
       pages,
@@ -208,55 +254,21 @@ function createRecordList(answer, format, openRecord) {
   return [
     pages,
     createTable({
-      caption: `Records of ${answer.topic}-${answer.partition}`,
-      rows: records,
-      columns: buildRecordColumns(records, format, openRecord),
+      caption:
+        answer.partition === null ? `Records of ${answer.topic}` : `Records of ${answer.topic}-${answer.partition}`,
+      rows: isNewestFirst ? rows.reverse() : rows,
+      columns: [
+        ...(answer.partition === null ? [{ ...PARTITION_COLUMN, heads: false }] : []),
+        ...buildRecordColumns(records, format, openRecord),
+      ],
+      span: (row) => createGapContent(row, answer.partition, askWhy),
     }),
   ];
 }
 
-function buildRecordColumns(records, format, openRecord) {
-  const place = [
-    buildOffsetColumn("record", openRecord),
-    {
-      key: "timestamp",
-      label: "Timestamp",
-      width: "is-tight",
-      cell: (row) =>
-        row.timestamp_ms === null
-          ? EMPTY_VALUE
-          : h("span", { class: "unbroken", "data-tip": row.timestamp_type }, formatInstant(row.timestamp_ms)),
-    },
-  ];
-  if (records[0].decoded) return [...place, ...buildDecodedColumns(records)];
-  return [
-    ...place,
-    {
-      key: "key",
-      label: "Key",
-      width: "is-bytes",
-      cell: (row) => createBytesPreview(row.key, format, { absent: "no key" }),
-    },
-    {
-      key: "value",
-      label: "Value",
-      width: "is-bytes",
-      cell: (row) => createBytesPreview(row.value, format, { absent: "tombstone" }),
-    },
-    {
-      key: "headers",
-      label: "Headers",
-      align: "right",
-      width: "is-tight",
-      cell: (row) => (row.headers_total ? formatCount(row.headers_total) : EMPTY_VALUE),
-    },
-    {
-      key: "size",
-      label: "Size",
-      align: "right",
-      width: "is-tight",
-      hint: "Key and value together",
-      cell: (row) => formatBytes((row.key?.size_bytes ?? 0) + (row.value?.size_bytes ?? 0)),
-    },
-  ];
+function describeExtent(answer) {
+  if (answer.partition === null)
+    return `${answer.topic}, newest records of ${formatCountWithNoun(answer.partitions, "partition")}, by timestamp`;
+  const extent = `log from ${formatCount(answer.log_start_offset)} to ${formatCount(answer.log_end_offset)}`;
+  return `${answer.topic}-${answer.partition}, ${extent}, ${formatCountWithNoun(answer.partitions, "partition")}`;
 }
