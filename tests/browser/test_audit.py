@@ -47,7 +47,7 @@ def test_list_is_reached_from_the_topics_and_narrowed_by_whom_and_what(look: Ope
     seen = look("small")
     page = seen.at("#/topics")
     page.get_by_role("link", name="Audit log").click()
-    rows = page.get_by_role("region", name="Audit log").locator("tbody tr")
+    rows = page.get_by_role("group", name="Audit log").locator("tbody tr")
     expect(rows.filter(has_text="all topics")).to_contain_text("root@lake-1")
     seen.filled()
     seen.picture("audit")
@@ -64,7 +64,7 @@ def test_list_is_reached_from_the_topics_and_narrowed_by_whom_and_what(look: Ope
 def test_tab_of_a_topic_has_its_own_entries(look: Open, audited: None) -> None:
     seen = look("small", width=1000, theme="dark")
     page = seen.at("#/topics/orders/audit")
-    rows = page.get_by_role("region", name="Audit log").locator("tbody tr")
+    rows = page.get_by_role("group", name="Audit log").locator("tbody tr")
     expect(rows.filter(has_text="legal asked for 30 days")).to_contain_text("retention.ms=2592000000")
     expect(page.get_by_text("all topics")).to_have_count(0)
     seen.picture("audit-tab-dark-1000px")

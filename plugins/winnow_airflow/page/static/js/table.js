@@ -24,7 +24,7 @@ export const PARTITION_COLUMN = {
 export function createTable({ caption, columns, rows, order = {}, onSort, rowClass, span }) {
   const scrolled = h(
     "div",
-    { class: "table-scroll", role: "region", "aria-label": caption, tabindex: "0" },
+    { class: "table-scroll", role: "group", "aria-label": caption, tabindex: "0" },
     h(
       "table",
       {},
@@ -72,6 +72,7 @@ function createHeader(column, order, onSort) {
     "data-column": column.key,
     "aria-sort": column.sortable ? (direction ?? "none") : null,
   };
+  if (column.label === "") return h("th", attributes, h("span", { class: "unseen" }, "Actions"));
   if (!column.sortable)
     return h("th", attributes, column.head ?? h("span", { "data-tip": column.hint ?? null }, column.label));
   const next = sorted ? (order.order === "desc" ? "asc" : "desc") : (column.first ?? "asc");

@@ -173,7 +173,7 @@ function createMessage(row) {
           row.next ? h("p", { class: "alert-next" }, row.next) : null,
         )
       : null,
-    row.plan_id ? h("p", {}, createLink(buildHash(["runs", row.plan_id]), "See the run")) : null,
+    row.plan_id ? h("p", { class: "alert-run" }, createLink(buildHash(["runs", row.plan_id]), "See the run")) : null,
   );
 }
 

@@ -81,7 +81,7 @@ export function createConfigurationEditor(keys, values, onChange) {
   const rows = keys.map((key) => createRow(key));
   const groups = GROUPS.map(([name, label]) => {
     const members = rows.filter(({ key }) => key.group === name);
-    const title = h("h3", { class: "group-title", id: createId("group") }, label);
+    const title = h("h2", { class: "group-title", id: createId("group") }, label);
     const place = { class: "key-group", role: "group", "aria-labelledby": title.id };
     return {
       members,
