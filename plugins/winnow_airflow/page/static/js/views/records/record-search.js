@@ -35,7 +35,7 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
       h("option", { value: each }, each === "text" ? "Text" : each === "hex" ? "Hex" : "Base64"),
     ),
   );
-  const progress = h("div", { class: "search-progress", role: "status" });
+  const progress = h("div", { class: "search-progress" });
   const results = h("div", {});
   let running = null;
   let found = null;
