@@ -413,6 +413,23 @@ def test_answers_outlive_the_metadata_store(world: World) -> None:
     assert by_offset(world, 1) == told
 
 
+def test_a_damaged_ledger_leaves_gaps_not_known_and_hides_nothing_else(world: World) -> None:
+    """Records stay readable on the page; ``winnow why`` names what is damaged."""
+    world.create(1, segment_ms="1")
+    world.ingest(build_versions(0, 6))
+    world.compact()
+    there = [each.offset for each in world.read()]
+    view = load_topic_view(world.installation, TOPIC)
+    gaps = find_gaps(there, 0, 6)
+    assert {gap.verdict for gap in explain_gaps(world.installation, view, 0, gaps)} == {"superseded"}
+    for path in (world.folder / "home").rglob("*.json"):
+        if path.parent.name == "ingests":
+            path.write_bytes(b"{}")
+    damaged = explain_gaps(world.installation, load_topic_view(world.installation, TOPIC), 0, gaps)
+    assert [(gap.first_offset, gap.last_offset) for gap in damaged] == gaps
+    assert {gap.verdict for gap in damaged} == {"not_known"}
+
+
 _keys = st.sampled_from([b"a", b"b", b"c"])
 _steps = st.lists(
     st.one_of(

@@ -121,7 +121,7 @@ ERASE = (
     .changes("_check_erasures", assign("[]", "list_idle_topics"))
     .caught_by("test_erasure_that_died_before_the_store_knew_of_it_is_alerted"),
     Mutant("why-knows-no-erasure", "why says that a run removed what an erasure took")
-    .changes("explain_absence", never("erasures"))
+    .changes("decide_absence", never("erasures"))
     .caught_by("test_why_says_that_an_erasure_may_have_taken_a_record"),
     Mutant("rebuild-forgets-erasures", "after a rebuild of the state old copies of erased keys come back")
     .changes("_rebuild_state", assign("()", "find_erasures"))

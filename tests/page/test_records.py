@@ -80,7 +80,7 @@ def test_nobody_may_read_records_by_default(ask: Ask) -> None:
 
 def test_records_are_shown_to_those_who_may_act_for_the_topics_owner(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside both other rights: the owner is the one that the topic's own configuration names."""
-    questions = (
+    questions: tuple[tuple[str, dict[str, Any]], ...] = (
         ("", {"partition": 0}),
         ("", {}),
         ("/record", {"partition": 0, "offset": "1"}),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final
 
+from winnow.errors import DamagedMetadataError
 from winnow.log.reference_chains import list_ingest_references, list_receipt_references
 from winnow.pipeline.explain.removals import (
     Absence,
@@ -114,12 +115,17 @@ def explain_gaps(
 ) -> list[ExplainedGap]:
     """Explain ``gaps`` of ``partition``, each by its first and last offset, in offset order.
 
+    A damaged receipt or ledger leaves them not known: records can be read without it.
+
     Raises:
-        WinnowError: a receipt or ledger is missing or damaged.
+        ServiceError: the object store or the metadata store does not answer.
     """
     if not gaps:
         return []
-    known = _read_history(installation, view, partition, gaps[0][0], gaps[-1][1])
+    try:
+        known = _read_history(installation, view, partition, gaps[0][0], gaps[-1][1])
+    except DamagedMetadataError:
+        return [ExplainedGap(first, last, NOT_KNOWN, "not known", _DAMAGED) for first, last in gaps]
     return [part for first, last in gaps for part in explain_gap(known, first, last)]
 
 
@@ -176,6 +182,7 @@ _SOURCE_GAP: Final = (
     "no ingest brought it, such as a transaction's marker, an aborted record, or what the source had lost"
 )
 _QUARANTINE: Final = "; or it is in the quarantine, without a key"
+_DAMAGED: Final = "a receipt or ledger of the log is damaged"
 _TOO_MUCH: Final = "the log has a longer history than is read for this list"
 
 

@@ -60,15 +60,16 @@ function buildRemovedColumns(format) {
     {
       key: "state",
       label: "State",
+      width: "is-tight",
       cell: (row) =>
         h(
           "span",
-          {},
+          { class: "unbroken" },
           "removed by run ",
           createLink(buildHash(["runs", row.plan_id]), h("code", {}, shortenId(row.plan_id).slice(0, 12))),
           " of ",
           createInstant(row.removed_at_ms),
-          row.is_certain ? "" : ", or a later one",
+          row.is_certain ? "" : " or later",
         ),
     },
     {

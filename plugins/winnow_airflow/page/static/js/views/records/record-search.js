@@ -14,9 +14,9 @@ const FIELDS = [
   ["key_prefix", "Key begins with"],
   ["value_text", "Value contains"],
   ["field", "JSON field", "owner.city"],
-  ["field_value", "is"],
+  ["field_value", "field is"],
   ["header", "Header", "name"],
-  ["header_value", "is"],
+  ["header_value", "header is"],
   ["from", "Since", "2026-11-21T19:45:03Z"],
   ["until", "before", "2026-11-22"],
   ["partition", "In partition", "all"],
@@ -35,7 +35,7 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
       h("option", { value: each }, each === "text" ? "Text" : each === "hex" ? "Hex" : "Base64"),
     ),
   );
-  const progress = h("div", { class: "search-progress", role: "status" });
+  const progress = h("div", { class: "search-progress" });
   const results = h("div", {});
   let running = null;
   let found = null;
