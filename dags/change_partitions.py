@@ -7,8 +7,7 @@ from datetime import timedelta
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import outcomes, params, pool_checks, topic_rights
-from winnow_airflow.dag_ids import name_dag
-from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.tasks import partition_steps, task_start
 from winnow_airflow.xcom_values import TOPIC_PATTERN, ChangeRow
 
@@ -50,7 +49,7 @@ def change() -> str:
 
 
 with DAG(
-    dag_id=name_dag("change_partitions"),
+    **make_dag_arguments("change_partitions"),
     schedule=None,
     start_date=START,
     catchup=False,

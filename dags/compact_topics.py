@@ -19,11 +19,18 @@ from airflow.sdk import (
 from winnow.clock import read_wall_clock_ms
 from winnow_airflow import lineage, metrics, outcomes, params, pool_checks
 from winnow_airflow.assets import COMPACTED, build_event, topic_asset
-from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import AirflowFailException, AirflowSkipException, CronTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
-from winnow_airflow.task_defaults import CHECK_POOL, COMMIT_POOL, DEFAULT_ARGS, SPARK_POOL, START, TAGS
+from winnow_airflow.task_defaults import (
+    CHECK_POOL,
+    COMMIT_POOL,
+    DEFAULT_ARGS,
+    SPARK_POOL,
+    START,
+    TAGS,
+    make_dag_arguments,
+)
 from winnow_airflow.task_skipping import skip_tasks
 from winnow_airflow.tasks import compaction_steps, dry_run, eligibility_steps, monitoring, task_start
 from winnow_airflow.tasks.backfill_order import lock_topics_in_as_of_order
@@ -77,13 +84,14 @@ another run is working on is left to that run.
 """
 
 BACKFILL_DOC = """
-### Compacts as of the end of each day of a range
+### Compacts as of the start of each day of a range
 
 For `winnow airflow backfill create --dag-id backfill_topics …`, the form in the UI, and the API. It is
-`compact_topics` with one run per day instead of ninety-six; most of a month's runs find nothing due and end after
-**check_eligibility**. Days may run in any order, several at a time, repeatedly, and beside the schedule: readers end up
-with the same log. A run waits for a topic only while a run with an earlier as-of holds it; a run with the same or a
-later as-of does its work too. This DAG has no schedule: it runs only when a backfill is requested.
+`compact_topics` with one run per day, as of 00:00 UTC when it begins, instead of ninety-six; most of a month's runs
+find nothing due and end after **check_eligibility**. Days may run in any order, several at a time, repeatedly, and
+beside the schedule: readers end up with the same log. A run waits for a topic only while a run with an earlier as-of
+holds it; a run with the same or a later as-of does its work too. This DAG has no schedule: it runs only when a backfill
+is requested.
 """
 
 CHECK_DOC = """
@@ -282,7 +290,7 @@ def build_compaction_dag(
 ) -> DAG:
     """Builds the DAG ``name`` with the tasks of a compaction."""
     with DAG(
-        dag_id=name_dag(name),
+        **make_dag_arguments(name),
         schedule=schedule,
         start_date=START,
         catchup=False,

@@ -9,8 +9,7 @@ from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow_airflow import outcomes, params, pool_checks, topic_rights
 from winnow_airflow.assets import COMPACTED, build_erase_event, topic_asset
-from winnow_airflow.dag_ids import name_dag
-from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.tasks import erase_steps, task_start
 from winnow_airflow.xcom_values import TOPIC_PATTERN
 
@@ -67,7 +66,7 @@ def erase() -> erase_steps.EraseRow:
 
 
 with DAG(
-    dag_id=name_dag("erase_keys"),
+    **make_dag_arguments("erase_keys"),
     schedule=None,
     start_date=START,
     catchup=False,

@@ -9,9 +9,8 @@ from airflow.sdk import DAG, Param, get_current_context, task
 from winnow.clock import format_ms, parse_as_of
 from winnow_airflow import pool_checks
 from winnow_airflow.assets import compacted_past, read_events, topic_asset
-from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import AirflowSkipException
-from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.tasks import compaction_steps, task_start
 
 TOPIC = "aircraft"
@@ -62,7 +61,7 @@ def count_records(events: list[dict[str, Any]]) -> str:
 
 
 with DAG(
-    dag_id=name_dag("example_consumer"),
+    **make_dag_arguments("example_consumer"),
     schedule=[topic_asset(TOPIC)],
     start_date=START,
     catchup=False,

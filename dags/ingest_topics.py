@@ -8,12 +8,11 @@ from typing import Any
 from airflow.sdk import DAG, Param, get_current_context, task
 
 from winnow.clock import read_wall_clock_ms
-from winnow_airflow import params, pool_checks, topic_rights
-from winnow_airflow.dag_ids import name_dag
+from winnow_airflow import outcomes, params, pool_checks, topic_rights
 from winnow_airflow.notifier import WinnowNotifier
 from winnow_airflow.older_airflow import DeltaTriggerTimetable
 from winnow_airflow.params import get_as_of_ms
-from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.task_skipping import skip_tasks
 from winnow_airflow.tasks import following, ingest_steps, task_start
 from winnow_airflow.tasks.latest_tables import update_due_tables
@@ -116,15 +115,17 @@ def ingest(entries: list[IngestRow]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(list(dict.fromkeys(entry["topic"] for entry in entries)))
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         topic_rights.require_right(installation, context, {entry["topic"] for entry in entries})
-        return ingest_steps.ingest_entries(installation, entries, as_of_ms=as_of_ms)
+        sentences = ingest_steps.ingest_entries(installation, entries, as_of_ms=as_of_ms)
+    outcomes.push_sentences(context, "", sentences)
+    return sentences
 
 
 INTERVAL = following.choose_interval()
 
 with DAG(
-    dag_id=name_dag("ingest_topics"),
+    **make_dag_arguments("ingest_topics"),
     schedule=None if INTERVAL is None else DeltaTriggerTimetable(INTERVAL),
     start_date=START,
     catchup=False,

@@ -56,5 +56,5 @@ def scrub(topics: list[str]) -> list[str]:
     return messages
 
 
-with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC) as scrub_topics:
+with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC, timedelta(days=9)) as scrub_topics:
     scrub(list_topics())  # type: ignore[arg-type]

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, get_current_context, task
 
-from winnow_airflow.dag_ids import name_dag
 from winnow_airflow.older_airflow import CronTriggerTimetable
-from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.tasks import monitoring
 
 WATCH_INTERVAL = timedelta(minutes=15)
@@ -28,7 +27,7 @@ def watch() -> str:
 
 
 with DAG(
-    dag_id=name_dag("watch_topics"),
+    **make_dag_arguments("watch_topics"),
     schedule=CronTriggerTimetable("10-59/15 * * * *", timezone="UTC", interval=WATCH_INTERVAL),
     start_date=START,
     catchup=False,

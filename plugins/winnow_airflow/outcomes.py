@@ -40,8 +40,8 @@ class TaskOutcome(TypedDict):
 
 
 def is_triggered(context: Mapping[str, Any]) -> bool:
-    """Check whether somebody triggered the DAG run, on the page or elsewhere."""
-    return bool(context["dag_run"].run_type == "manual")
+    """Check whether somebody triggered the DAG run, on the page or elsewhere, or a task of another DAG did."""
+    return context["dag_run"].run_type in {"manual", "operator_triggered"}
 
 
 def push_outcomes(context: Mapping[str, Any], outcomes: Sequence[TopicOutcome]) -> None:

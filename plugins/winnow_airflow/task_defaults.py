@@ -16,7 +16,7 @@ from winnow.errors import (
     ValidationFailedError,
     WinnowError,
 )
-from winnow_airflow.dag_ids import get_prefix
+from winnow_airflow.dag_ids import get_prefix, name_dag
 from winnow_airflow.older_airflow import DOUBLING_DELAY, HAS_RETRY_POLICIES, HOPELESS
 
 if TYPE_CHECKING:
@@ -72,6 +72,28 @@ if HAS_RETRY_POLICIES:
         # and unexpected errors.
         default=RetryAction.DEFAULT,
     )
+
+RUN_TIMEOUT = timedelta(days=3)
+"""Time after which a run is ended: longer than its tasks with all their retries take, so it ends what hangs.
+
+Until then it would hold up the next run where there is one at a time. What it leaves behind the next run completes.
+"""
+
+OWNER_LINKS = {OWNER: "https://github.com/winnow-data/winnow/blob/main/docs/airflow.md"}
+"""Where the owner in Airflow's list of DAGs leads."""
+
+
+def make_dag_arguments(name: str, timeout: timedelta = RUN_TIMEOUT) -> dict[str, Any]:
+    """Make what every DAG is called with: its id in this installation, a name for people, links and a timeout."""
+    dag_id = name_dag(name)
+    return {
+        "dag_id": dag_id,
+        # With the id, which the command line and the documents use.
+        "dag_display_name": f"{name.replace('_', ' ').capitalize()} ({dag_id})",
+        "owner_links": OWNER_LINKS,
+        "dagrun_timeout": timeout,
+    }
+
 
 RUN_KIND_FIRST = "winnow_airflow.priority.RunKindFirst"
 """Class path of the weight rule, because Airflow serialises the rule of a mapped task as text."""

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("airflow.task")
 
-_OF_PEOPLE = ("manual", "backfill")
+_OF_PEOPLE = ("manual", "operator_triggered", "backfill")
+"""Kinds of runs that somebody asked for. One that a task of another DAG triggered is of that DAG's author, whom Airflow
+does not name; older versions call it manual, too.
+"""
 
 
 def find_person(context: Mapping[str, Any]) -> str | None:

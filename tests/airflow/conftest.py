@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.docs.runbook import DOCS
 from tests.support.chromium import find_chromium
 from tests.support.embedded_airflow import EmbeddedAirflow, start_airflow
 from tests.support.receivers import Posted, open_webhook
 from winnow.embedded.airflow_users import LOGIN, read_or_create_login_password
+from winnow.embedded.bundle import find_bundled_folder
 from winnow.pipeline.installation import Installation, open_installation
 
 DAGS = (
@@ -23,6 +27,7 @@ DAGS = (
     "ingest_topics",
     "sweep_topics",
 )
+OTHER_DAG = "orders_report"
 USERS = {"vera": "viewer", "uma": "user", "otto": "op", "rita": "op", "dora": "op"}
 """The last two lose their rights in ``test_users``."""
 BROWSER_MS = 120_000
@@ -47,12 +52,25 @@ def webhook() -> Iterator[Posted]:
 @pytest.fixture(scope="session")
 def airflow_of_the_session(webhook: Posted, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedAirflow]:
     """The embedded Airflow with every DAG parsed, Spark on one core, and a lake of its own."""
+    # Beside Winnow's DAGs the one of docs/airflow.md.
+    others = tmp_path_factory.mktemp("dags")
+    (block,) = re.findall(r"^```python dag\n(.*?)^```$", (DOCS / "airflow.md").read_text(), re.MULTILINE | re.DOTALL)
+    (others / f"{OTHER_DAG}.py").write_text(block)
+    bundles = [
+        {
+            "name": name,
+            "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle",
+            "kwargs": {"path": str(path)},
+        }
+        for name, path in (("dags-folder", find_bundled_folder("dags")), ("others", others))
+    ]
     variables = {
+        "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "WINNOW_SPARK__MASTER": "local[1]",
         "WINNOW_ALERT__WEBHOOK": webhook.url,
         "WINNOW_PAGE__RECORD_READERS": LOGIN,
     }
-    with start_airflow(tmp_path_factory.mktemp("airflow"), variables, DAGS, USERS) as airflow:
+    with start_airflow(tmp_path_factory.mktemp("airflow"), variables, (*DAGS, OTHER_DAG), USERS) as airflow:
         yield airflow
 
 

@@ -129,6 +129,16 @@ def test_a_dag_says_whose_it_is_and_what_it_does(dag: DAG) -> None:
     assert [t.task_id for t in dag.tasks if not (t.doc_md or "").strip()] == []
 
 
+def test_a_dag_has_a_name_for_people_with_its_id_a_link_and_an_end(dag: DAG) -> None:
+    """A run that hangs is ended, but not before its tasks could use all their tries."""
+    assert dag.dag_display_name.endswith(f" ({dag.dag_id})")
+    assert dag.dag_display_name[0].isupper()
+    assert set(dag.owner_links) == {"winnow"}
+    assert dag.dagrun_timeout is not None
+    longest = max((task.execution_timeout or timedelta(0)) * (1 + (task.retries or 0)) for task in dag.tasks)
+    assert dag.dagrun_timeout >= longest
+
+
 def test_a_dag_does_not_catch_up(dag: DAG) -> None:
     """An archive is compacted as it is now; the past is compacted by a backfill that somebody asks for."""
     assert dag.catchup is False

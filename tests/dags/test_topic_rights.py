@@ -25,6 +25,15 @@ def triggered_by(name: str | None, run_type: str = "manual") -> dict[str, Any]:
     return {"dag_run": SimpleNamespace(triggering_user_name=name, run_type=run_type)}
 
 
+@pytest.mark.parametrize("run_type", ["manual", "operator_triggered", "backfill"])
+def test_run_that_another_dag_or_somebody_unnamed_triggered_is_of_a_person_without_a_name(run_type: str) -> None:
+    """It may not act on what has an owner; what the schedule or an asset starts acts for nobody, and may."""
+    assert topic_rights.find_person(triggered_by(None, run_type)) == ""
+    assert topic_rights.find_person(triggered_by("ada", run_type)) == "ada"
+    assert topic_rights.find_person(triggered_by(None, "scheduled")) is None
+    assert topic_rights.find_person(triggered_by(None, "asset_triggered")) is None
+
+
 @pytest.fixture
 def topics(installation: Installation, tmp_path: Path) -> Installation:
     """``orders`` of the owner payments, and ``clicks`` of nobody."""

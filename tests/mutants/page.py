@@ -10,6 +10,7 @@ from tests.mutants.changes import (
     drop_statement,
     never,
     replace,
+    replace_call,
     return_value,
     set_keyword,
 )
@@ -196,4 +197,15 @@ PAGE = (
     Mutant("nobody-by-name-may-act", "a run of somebody whom Airflow does not name may do everything")
     .changes("find_person", return_value("name", "_OF_PEOPLE"))
     .caught_by("test_a_run_without_topics_leaves_those_of_others_and_the_schedule_takes_all"),
+    Mutant("operator-acts-for-nobody", "a run that a task of another DAG triggered may act on topics of every owner")
+    .changes("find_person", replace("A not in _OF_PEOPLE", "A != 'manual'"))
+    .caught_by(
+        "test_run_that_another_dag_or_somebody_unnamed_triggered_is_of_a_person_without_a_name[operator_triggered]"
+    ),
+    Mutant("checkpoint-of-one-partition", "a sensor waits for any partition instead of each")
+    .changes("has_reached", replace_call("all", "any"))
+    .caught_by("test_checkpoint_is_reached_by_every_partition_and_not_before"),
+    Mutant("compact-of-no-topic", "an operator that names no topic compacts all")
+    .changes("WinnowCompactOperator.__init__", never("topics"))
+    .caught_by("test_compaction_of_no_topic_is_refused_where_it_would_mean_all"),
 )

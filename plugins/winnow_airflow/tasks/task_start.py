@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG
 
 from winnow.errors import UnknownTopicError
-from winnow_airflow import params, topic_rights
-from winnow_airflow.dag_ids import name_dag
+from winnow_airflow import outcomes, params, topic_rights
 from winnow_airflow.event_logging import log_pipeline_events
 from winnow_airflow.older_airflow import CronTriggerTimetable
 from winnow_airflow.task_context import open_run_installation
-from winnow_airflow.task_defaults import DEFAULT_ARGS, START, TAGS
+from winnow_airflow.task_defaults import DEFAULT_ARGS, RUN_TIMEOUT, START, TAGS, make_dag_arguments
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
@@ -33,7 +33,7 @@ def open_task_installation(context: Mapping[str, Any]) -> Iterator[Installation]
 
 def record_manual_run(installation: Installation, context: Mapping[str, Any], action: str) -> None:
     """Record in the audit log that somebody triggered this DAG run; runs of the schedule are not actions of people."""
-    if context["dag_run"].run_type != "manual":
+    if not outcomes.is_triggered(context):
         return
     from winnow.pipeline.topics.audit import record_request
     from winnow.store.audit import AuditAction
@@ -60,10 +60,10 @@ def select_topics(installation: Installation, context: Mapping[str, Any], wanted
     return list(dict.fromkeys(wanted)) or topic_rights.keep_permitted(installation, context, known)
 
 
-def build_maintenance_dag(name: str, cron: str, doc: str) -> DAG:
+def build_maintenance_dag(name: str, cron: str, doc: str, timeout: timedelta = RUN_TIMEOUT) -> DAG:
     """Build a DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
     return DAG(
-        dag_id=name_dag(name),
+        **make_dag_arguments(name, timeout),
         schedule=CronTriggerTimetable(cron, timezone="UTC"),
         start_date=START,
         catchup=False,
