@@ -95,7 +95,7 @@ async def browse(
     """Return some records of a partition, in offset order."""
     parameters = body.model_dump(exclude_none=True)
     parameters |= {name: int(parameters[name]) for name in ("offset", "before") if name in parameters}
-    return await _answer(request, installation, now_ms, reader, topic, "browse", parameters)
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "browse", parameters)
 
 
 @router.post("/record")
@@ -103,7 +103,7 @@ async def get_record(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return one record in full."""
-    return await _answer(request, installation, now_ms, reader, topic, "record", _describe_place(body))
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "record", _describe_place(body))
 
 
 @router.post("/why")
@@ -111,7 +111,7 @@ async def explain_record(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return why there is a record at an offset, or none, with the versions of its key."""
-    return await _answer(request, installation, now_ms, reader, topic, "why", _describe_place(body))
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "why", _describe_place(body))
 
 
 @router.post("/key")
@@ -119,14 +119,16 @@ async def find_key(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: KeyBody
 ) -> Response:
     """Return the versions of a key that are in the log, and which of them wins."""
-    return await _answer(request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True))
+    return await answer_with_audit(
+        request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True)
+    )
 
 
 def _describe_place(body: RecordBody) -> dict[str, Any]:
     return {"partition": body.partition, "offset": int(body.offset), "decoded": body.decoded}
 
 
-async def _answer(
+async def answer_with_audit(
     request: Request,
     installation: ShownInstallation,
     now_ms: int,

@@ -1,0 +1,113 @@
+"""Questions about the latest state: rows of the topic's typed table, page by page, or the row of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+import pyarrow as pa
+
+from winnow.errors import UsageError
+from winnow.log_reader.documents import Document
+from winnow.log_reader.key_text import read_key
+from winnow.log_reader.masking import Masks
+from winnow.log_reader.question import Answer, Parameters
+from winnow.log_reader.shown_records import ShownRecords
+from winnow.pipeline.explain.why import explain_key
+from winnow.pipeline.installation import Installation
+from winnow.pipeline.latest.table_rows import LatestRows, open_latest_rows
+from winnow.schemas.json_rows import write_json_rows
+from winnow.values.typed_columns import SystemColumn
+
+MAXIMUM_ROWS: Final = 200
+MAXIMUM_ROW_BYTES: Final = 16 << 10
+MAXIMUM_ANSWER_BYTES: Final = 4 << 20
+"""Of rows as JSON together."""
+
+
+def list_rows(installation: Installation, topic: str, parameters: Parameters) -> Answer:
+    """List rows of a partition. Parameters: ``partition``, ``start`` (number of the first row), ``limit``.
+
+    ``problem``: why the topic has no rows to show; then there are none.
+    """
+    rows = open_latest_rows(installation, topic)
+    if isinstance(rows, str):
+        return Answer(_describe_problem(topic, rows), f"{topic}: no row of the latest state")
+    partition, start = parameters.number("partition"), parameters.number("start")
+    partitions = installation.log.open(topic).partitions(installation.log.open(topic).head())
+    if partition >= partitions:
+        raise UsageError(f"Topic {topic} has partitions 0 to {partitions - 1}; there is no partition {partition}.")
+    limit = max(1, min(parameters.number("limit"), MAXIMUM_ROWS))
+    documents, is_cut = _collect(installation, rows.read(partition, start), limit)
+    document = {
+        **_describe_table(rows),
+        "partition": partition,
+        "partitions": partitions,
+        "start": start,
+        "total": rows.count(partition),
+        "rows": documents,
+        "is_cut": is_cut,
+    }
+    return Answer(document, f"{topic}-{partition}: {len(documents)} row(s) of the latest state from row {start}")
+
+
+def show_row(installation: Installation, topic: str, parameters: Parameters) -> Answer:
+    """Show the row of a key. Parameters: ``key``, ``encoding``.
+
+    It is found by the offsets of the key's records in the log: the table has no keys where they are hidden.
+    """
+    keys = read_key(parameters)
+    rows = open_latest_rows(installation, topic)
+    if isinstance(rows, str):
+        return Answer(_describe_problem(topic, rows), f"{topic}: no row of the latest state")
+    documents: list[Document] = []
+    for key in keys:
+        why = explain_key(installation, topic, key, partition=None, everywhere=False, as_of_ms=installation.now_ms())
+        offsets = {record.offset for record in (*why.records, why.winner, why.next_winner) if record is not None}
+        row = None if why.partition is None or not offsets else rows.find(why.partition, offsets)
+        if row is not None:
+            documents, _ = _collect(installation, [row], 1)
+            break
+    place = f"row of a key at offset {documents[0]['offset']}" if documents else "row of a key, none found"
+    return Answer({**_describe_table(rows), "rows": documents}, f"{topic}: latest state, {place}")
+
+
+def _describe_problem(topic: str, problem: str) -> Document:
+    return {"topic": topic, "problem": problem, "rows": []}
+
+
+def _describe_table(rows: LatestRows) -> Document:
+    return {"topic": rows.topic, "problem": None, "reflected_ms": rows.reflected_ms}
+
+
+def _collect(installation: Installation, batches: Iterable[pa.RecordBatch], limit: int) -> tuple[list[Document], bool]:
+    """Describe up to ``limit`` rows; also return whether there are fewer because they are large."""
+    page = installation.settings.page
+    masks = Masks.parse(page.masked_patterns, page.masked_fields)
+    shown = ShownRecords(masks, (), MAXIMUM_ROW_BYTES, MAXIMUM_ANSWER_BYTES)
+    documents: list[Document] = []
+    size_bytes = 0
+    for batch in batches:
+        for row in _describe_rows(batch, shown):
+            if len(documents) == limit or size_bytes >= MAXIMUM_ANSWER_BYTES:
+                return documents, len(documents) < limit
+            size_bytes += len(row["row"]["base64"])
+            documents.append(row)
+    return documents, False
+
+
+def _describe_rows(batch: pa.RecordBatch, shown: ShownRecords) -> Iterable[Document]:
+    system = set(SystemColumn)
+    columns = [name for name in batch.schema.names if name not in system]
+    fields = [batch.schema.field(name) for name in columns]
+    values = pa.StructArray.from_arrays([batch.column(name) for name in columns], fields=fields)
+    texts = write_json_rows(values, columns, shown.masks.apply) if columns else [b"{}"] * batch.num_rows
+    offsets, errors = (batch.column(column).to_pylist() for column in (SystemColumn.OFFSET, SystemColumn.ERROR))
+    times = batch.column(SystemColumn.TIMESTAMP).cast(pa.int64()).to_pylist()
+    for offset, error, time, text in zip(offsets, errors, times, texts, strict=True):
+        yield {
+            "offset": str(offset),
+            "timestamp_ms": None if time is None else time // 1000,
+            "row": shown.describe_text(text),
+            "error": error,
+        }
