@@ -128,7 +128,7 @@ def test_rows_take_the_permission_of_records_and_are_in_the_audit_log(
     with reader_lake.at_lake(folder, {}, monkeypatch) as (_, store):
         entries = store.audit.list_entries(Window(1, 2), topic="visits", action="records_read").rows
     assert [entry.detail for entry in entries] == [
-        "visits: latest state, row of a key at offset 117",
+        "visits-0: row of a key in the latest state, offset 117",
         "visits-0: 2 row(s) of the latest state from row 5",
     ]
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")

@@ -64,12 +64,15 @@ def show_row(installation: Installation, topic: str, parameters: Parameters) -> 
     for key in keys:
         why = explain_key(installation, topic, key, partition=None, everywhere=False, as_of_ms=installation.now_ms())
         offsets = {record.offset for record in (*why.records, why.winner, why.next_winner) if record is not None}
-        row = None if why.partition is None or not offsets else rows.find(why.partition, offsets)
-        if row is not None:
-            documents, _ = _collect(installation, [row], 1)
+        batch = None if why.partition is None or not offsets else rows.find(why.partition, offsets)
+        if batch is not None:
+            documents, _ = _collect(installation, [batch], 1)
             break
-    place = f"row of a key at offset {documents[0]['offset']}" if documents else "row of a key, none found"
-    return Answer({**_describe_table(rows), "rows": documents}, f"{topic}: latest state, {place}")
+    seen = f"{topic}: row of a key in the latest state, none found"
+    if documents:
+        (row,) = documents
+        seen = f"{topic}-{row['partition']}: row of a key in the latest state, offset {row['offset']}"
+    return Answer({**_describe_table(rows), "rows": documents}, seen)
 
 
 def _describe_problem(topic: str, problem: str) -> Document:
@@ -102,10 +105,12 @@ def _describe_rows(batch: pa.RecordBatch, shown: ShownRecords) -> Iterable[Docum
     fields = [batch.schema.field(name) for name in columns]
     values = pa.StructArray.from_arrays([batch.column(name) for name in columns], fields=fields)
     texts = write_json_rows(values, columns, shown.masks.apply) if columns else [b"{}"] * batch.num_rows
-    offsets, errors = (batch.column(column).to_pylist() for column in (SystemColumn.OFFSET, SystemColumn.ERROR))
+    places = (SystemColumn.PARTITION, SystemColumn.OFFSET, SystemColumn.ERROR)
+    partitions, offsets, errors = (batch.column(column).to_pylist() for column in places)
     times = batch.column(SystemColumn.TIMESTAMP).cast(pa.int64()).to_pylist()
-    for offset, error, time, text in zip(offsets, errors, times, texts, strict=True):
+    for partition, offset, error, time, text in zip(partitions, offsets, errors, times, texts, strict=True):
         yield {
+            "partition": partition,
             "offset": str(offset),
             "timestamp_ms": None if time is None else time // 1000,
             "row": shown.describe_text(text),

@@ -15,11 +15,12 @@ import pyarrow.compute as pc
 
 from winnow.errors import RunAgainError
 from winnow.files.typed_files import OFFSET_COLUMN, read_typed_rows
-from winnow.log.typed_schema import build_arrow_schema, is_typed
+from winnow.log.typed_schema import build_arrow_schema, is_typed, read_columns
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import compute_shape
+from winnow.schemas.row_types import find_side
 from winnow.values.model import Segment
-from winnow.values.typed_columns import SystemColumn
+from winnow.values.typed_columns import Side, SystemColumn
 
 _HIDDEN: Final = (SystemColumn.RAW, SystemColumn.RAW_KEY, SystemColumn.HEADERS)
 """Columns that are not read: what could not be decoded is shown beside the log's records."""
@@ -31,7 +32,7 @@ _OFFSETS_PER_BATCH: Final = 1 << 16
 class LatestRows:
     """The rows of one snapshot of a typed table.
 
-    ``reflected_ms``: the time of the log's snapshot that they show. ``files``: those of each partition, in the order in
+    ``schema``: of what is read, columns of the key first. ``reflected_ms``: the time of the log's snapshot that they show. ``files``: those of each partition, in the order in
     which their rows are counted.
     """
 
@@ -113,6 +114,8 @@ def open_latest_rows(installation: Installation, topic: str) -> LatestRows | str
         return (
             f"The configuration of topic {topic} says since the table's last update what else its rows show: {update}"
         )
-    columns = build_arrow_schema(present.table.schema())
+    schema = present.table.schema()
+    from_key = {field.name for field in read_columns(schema) if find_side(field) is Side.KEY}
+    columns = sorted(build_arrow_schema(schema), key=lambda field: field.name not in from_key)
     shown = pa.schema([field for field in columns if field.name not in _HIDDEN])
     return LatestRows(topic, shown, present.reflected.committed_ms, latest_table.segments(present))
