@@ -36,6 +36,9 @@ PAGE = (
     Mutant("latest-state-of-older-rules", "rows are shown that were made by rules which hid less")
     .changes("open_latest_rows", never("compute_shape"))
     .caught_by("test_topics_without_rows_to_show_say_why"),
+    Mutant("latest-state-masks-names-only", "a masked field whose column has another name is shown")
+    .changes("latest_state._list_masked_columns", never("isdisjoint"))
+    .caught_by("test_rows_are_shown_page_by_page_as_the_rules_and_the_pages_masks_show_them"),
     Mutant("latest-state-row-counted-twice", "the rows of a file that lie before the page are not left out")
     .changes("read_typed_rows", replace("batch.slice(skipped)", "batch"))
     .caught_by("test_rows_are_shown_page_by_page_as_the_rules_and_the_pages_masks_show_them"),

@@ -36,7 +36,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             world.ingest([_make_visit(number) for number in range(100)], topic=topic)
             if topic != "unwritten":
                 update_latest_table(world.installation, topic)
-        world.ingest([*map(_make_visit, range(100, ROWS)), record(ROWS, b"v-broken", b"no json")], topic="visits")
+        other = {"city": "Bonn", "card": {"number": "4222222222222222"}, "id": 1}
+        odd = [record(ROWS, b"v-broken", b"no json"), record(ROWS + 1, b"v-other", json.dumps(other).encode())]
+        world.ingest([*map(_make_visit, range(100, ROWS)), *odd], topic="visits")
         update_latest_table(world.installation, "visits")
         set_config(world.installation.log.open("outdated"), {"winnow.latest.fields": "city,id"}, [])
         world.create(1, "bytes")
@@ -75,16 +77,18 @@ def test_rows_are_shown_page_by_page_as_the_rules_and_the_pages_masks_show_them(
     """Across files, each row once; numbers keep their digits, what is hidden or masked is in no answer."""
     first = ask("", {"partition": 0, "start": 70, "limit": 50}, masked_fields="card")
     second = ask("", {"partition": 0, "start": 120, "limit": 50}, masked_fields="card")
-    assert (first.status_code, first.json()["total"], first.json()["partitions"]) == (200, ROWS + 1, 2)
+    assert (first.status_code, first.json()["total"], first.json()["partitions"]) == (200, ROWS + 2, 2)
     rows = [*read_rows(first), *read_rows(second)]
-    assert [row["id"] for row in rows[:-1]] == [2**60 + number for number in range(70, ROWS)]
+    assert [row["id"] for row in rows[:-2]] == [2**60 + number for number in range(70, ROWS)]
     assert rows[0] == {"city": "Ulm 70", "card": "***", "id": 2**60 + 70}
     fields = {field["name"]: field["text"] for field in first.json()["rows"][0]["row"]["fields"]}
     assert fields == {"city": "Ulm 70", "card": "***", "id": str(2**60 + 70)}
-    assert second.json()["rows"][-1]["error"].startswith("value: It is not JSON")
+    assert second.json()["rows"][-2]["error"].startswith("value: It is not JSON")
+    # A card of another kind is in a column of another name, and masked all the same.
+    assert set(rows[-1].values()) == {"Bonn", "***", 1}
     text = first.text + second.text
     encoded = base64.b64encode(SECRET.encode()).decode().rstrip("=")
-    assert not [planted for planted in (SECRET, encoded, "411111", "no json", "v-7") if planted in text]
+    assert not [planted for planted in (SECRET, encoded, "411111", "422222", "no json", "v-7") if planted in text]
     assert ask("", {"partition": 1}).json()["rows"] == []
     assert ask("", {"partition": 2}).status_code == 400
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from winnow.pipeline.explain.why import explain_key
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_rows import LatestRows, open_latest_rows
 from winnow.schemas.json_rows import write_json_rows
-from winnow.values.typed_columns import SystemColumn
+from winnow.values.typed_columns import ALIASES, SystemColumn
 
 MAXIMUM_ROWS: Final = 200
 MAXIMUM_ROW_BYTES: Final = 16 << 10
@@ -38,7 +38,7 @@ def list_rows(installation: Installation, topic: str, parameters: Parameters) ->
     if partition >= partitions:
         raise UsageError(f"Topic {topic} has partitions 0 to {partitions - 1}; there is no partition {partition}.")
     limit = max(1, min(parameters.number("limit"), MAXIMUM_ROWS))
-    documents, is_cut = _collect(installation, rows.read(partition, start), limit)
+    documents, is_cut = _collect(installation, rows, rows.read(partition, start), limit)
     document = {
         **_describe_table(rows),
         "partition": partition,
@@ -66,7 +66,7 @@ def show_row(installation: Installation, topic: str, parameters: Parameters) -> 
         offsets = {record.offset for record in (*why.records, why.winner, why.next_winner) if record is not None}
         batch = None if why.partition is None or not offsets else rows.find(why.partition, offsets)
         if batch is not None:
-            documents, _ = _collect(installation, [batch], 1)
+            documents, _ = _collect(installation, rows, [batch], 1)
             break
     seen = f"{topic}: row of a key in the latest state, none found"
     if documents:
@@ -83,10 +83,13 @@ def _describe_table(rows: LatestRows) -> Document:
     return {"topic": rows.topic, "problem": None, "reflected_ms": rows.reflected_ms}
 
 
-def _collect(installation: Installation, batches: Iterable[pa.RecordBatch], limit: int) -> tuple[list[Document], bool]:
+def _collect(
+    installation: Installation, rows: LatestRows, batches: Iterable[pa.RecordBatch], limit: int
+) -> tuple[list[Document], bool]:
     """Describe up to ``limit`` rows; also return whether there are fewer because they are large."""
     page = installation.settings.page
-    masks = Masks.parse(page.masked_patterns, page.masked_fields)
+    masked = [*page.masked_fields, *_list_masked_columns(rows.columns, page.masked_fields)]
+    masks = Masks.parse(page.masked_patterns, masked)
     shown = ShownRecords(masks, (), MAXIMUM_ROW_BYTES, MAXIMUM_ANSWER_BYTES)
     documents: list[Document] = []
     size_bytes = 0
@@ -99,7 +102,28 @@ def _collect(installation: Installation, batches: Iterable[pa.RecordBatch], limi
     return documents, False
 
 
-def _describe_rows(batch: pa.RecordBatch, shown: ShownRecords) -> Iterable[Document]:
+def _list_masked_columns(fields: Iterable[pa.Field], masked: Iterable[str]) -> Iterator[str]:
+    """List the columns, at any level, that hold a field which the page masks, under another name.
+
+    A column is ``card__string`` where the topic has another ``card``, and has its newest name where it was renamed.
+    """
+    wanted = {name.casefold().lstrip("_") for name in masked}
+    for field in fields:
+        words = field.name.split("__")
+        names = ["__".join(words[:count]) for count in range(1, len(words))]
+        names += (field.metadata or {}).get(ALIASES, b"").decode().split(",")
+        if not wanted.isdisjoint(name.casefold().lstrip("_") for name in names if name):
+            yield field.name
+        yield from _list_masked_columns(_list_inner_fields(field.type), masked)
+
+
+def _list_inner_fields(kind: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(kind) or pa.types.is_list(kind) or pa.types.is_map(kind):
+        return [kind.field(number) for number in range(kind.num_fields)]
+    return []
+
+
+def _describe_rows(batch: pa.RecordBatch, shown: ShownRecords) -> Iterator[Document]:
     system = set(SystemColumn)
     columns = [name for name in batch.schema.names if name not in system]
     fields = [batch.schema.field(name) for name in columns]

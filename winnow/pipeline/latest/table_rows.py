@@ -32,12 +32,14 @@ _OFFSETS_PER_BATCH: Final = 1 << 16
 class LatestRows:
     """The rows of one snapshot of a typed table.
 
-    ``schema``: of what is read, columns of the key first. ``reflected_ms``: the time of the log's snapshot that they show. ``files``: those of each partition, in the order in
+    ``schema``: of what is read, columns of the key first. ``columns``: those of the topic, with their former names.
+    ``reflected_ms``: the time of the log's snapshot that they show. ``files``: those of each partition, in the order in
     which their rows are counted.
     """
 
     topic: str
     schema: pa.Schema
+    columns: pa.StructType
     reflected_ms: int
     files: dict[int, tuple[Segment, ...]]
 
@@ -115,7 +117,8 @@ def open_latest_rows(installation: Installation, topic: str) -> LatestRows | str
             f"The configuration of topic {topic} says since the table's last update what else its rows show: {update}"
         )
     schema = present.table.schema()
-    from_key = {field.name for field in read_columns(schema) if find_side(field) is Side.KEY}
-    columns = sorted(build_arrow_schema(schema), key=lambda field: field.name not in from_key)
-    shown = pa.schema([field for field in columns if field.name not in _HIDDEN])
-    return LatestRows(topic, shown, present.reflected.committed_ms, latest_table.segments(present))
+    columns = read_columns(schema)
+    from_key = {field.name for field in columns if find_side(field) is Side.KEY}
+    fields = sorted(build_arrow_schema(schema), key=lambda field: field.name not in from_key)
+    shown = pa.schema([field for field in fields if field.name not in _HIDDEN])
+    return LatestRows(topic, shown, columns, present.reflected.committed_ms, latest_table.segments(present))
