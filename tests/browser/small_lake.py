@@ -26,6 +26,7 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.partitions import pause_partitions
 from winnow.store.ingest_lag import IngestLag
@@ -55,6 +56,7 @@ TOPICS: dict[str, tuple[int, dict[str, str]]] = {
             "winnow_key_format": "string",
             "winnow_value_format": "json",
             "winnow_latest_fields": "key,id,amount,note",
+            "winnow_latest_table": "true",
         },
     ),
     "inventory": (2, {"max_compaction_lag_ms": str(6 * HOUR_MS), "min_cleanable_dirty_ratio": "0.9"}),
@@ -182,6 +184,7 @@ def _present(world: World, writers: dict[str, Writer], now_ms: int) -> None:
     pause_partitions(world.installation, "sessions", [1], by="restore-2041")
     world.clock.now_ms = now_ms - 10 * 60_000
     compact(world, "customers", damaged=1)
+    update_latest_table(world.installation, "customers")
     world.clock.now_ms = now_ms
     _follow_kafka(world, now_ms)
     assess_topics(world.installation, list(TOPICS), as_of_ms=now_ms)

@@ -26,14 +26,23 @@ PAGE = (
     .changes("may_read_records", return_value("True", "is_authorized_custom_view"))
     .caught_by("test_auth_manager_has_a_say_too"),
     Mutant("records-without-an-audit-entry", "records are answered without an entry in the audit log")
-    .changes("records._answer", drop_statement("run_in_threadpool"))
+    .changes("records.answer_with_audit", drop_statement("run_in_threadpool"))
     .caught_by("test_without_an_audit_entry_there_is_no_answer"),
     Mutant("page-decoded-bytes", "bytes and headers that rules hide stand beside a decoded record")
     .changes("ShownRecords._add_row", assign("False", "reading", "hides"))
     .caught_by("test_decoded_records_show_what_the_topics_rules_show_and_the_pages_masks_leave"),
     Mutant("page-decoded-unmasked", "a field that the page masks is a column of decoded records")
-    .changes("ShownRecords._describe_text", replace("self.masks.apply(A)", "A"))
+    .changes("ShownRecords.describe_text", replace("self.masks.apply(A)", "A"))
     .caught_by("test_decoded_records_show_what_the_topics_rules_show_and_the_pages_masks_leave"),
+    Mutant("latest-state-of-older-rules", "rows are shown that were made by rules which hid less")
+    .changes("open_latest_rows", never("compute_shape"))
+    .caught_by("test_topics_without_rows_to_show_say_why"),
+    Mutant("latest-state-masks-names-only", "a masked field whose column has another name is shown")
+    .changes("latest_state._list_masked_columns", never("isdisjoint"))
+    .caught_by("test_rows_are_shown_page_by_page_as_the_rules_and_the_pages_masks_show_them"),
+    Mutant("latest-state-row-counted-twice", "the rows of a file that lie before the page are not left out")
+    .changes("read_typed_rows", replace("batch.slice(skipped)", "batch"))
+    .caught_by("test_rows_are_shown_page_by_page_as_the_rules_and_the_pages_masks_show_them"),
     Mutant("decoded-bytes-unmasked", "a pattern is not looked for in bytes before they become base64")
     .changes("json_rows._list_values", never("is_fixed_size_binary"))
     .caught_by("test_bytes_are_masked_before_they_are_base64"),

@@ -119,8 +119,10 @@ class _OneSchemaWriter(RollingParquetWriter):
         return self._finished
 
 
-def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int) -> Iterator[pa.RecordBatch]:
+def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int, start_row: int = 0) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a file in ``schema``, which comes from the file's by adding, widening and renaming columns.
+
+    ``start_row``: how many rows are left out; row groups in which there are no others are not read.
 
     Columns are found by their field ids, at every level; what the file does not have is null.
 
@@ -136,8 +138,12 @@ def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int) -> Iterato
             present = source.schema_arrow
             names = [field.name for field in present if _read_id(field) in wanted]
             columns = names if len(names) < len(present) else None
-            for batch in source.iter_batches(rows_per_batch, columns=columns):
-                yield fit_rows(batch, schema)
+            groups, skipped = _find_groups(source.metadata, start_row)
+            for batch in source.iter_batches(rows_per_batch, row_groups=groups, columns=columns):
+                rest = batch.slice(skipped)
+                skipped -= batch.num_rows - rest.num_rows
+                if rest.num_rows:
+                    yield fit_rows(rest, schema)
     except (MemoryError, FileNotFoundError):
         raise
     except (pa.ArrowException, EOFError, OSError) as problem:
@@ -145,6 +151,15 @@ def read_typed_rows(uri: str, schema: pa.Schema, rows_per_batch: int) -> Iterato
         if isinstance(problem, OSError) and (problem.errno is not None or object_store.is_store_error(problem)):
             raise
         raise DamagedSegmentError(f"File {uri} cannot be decoded ({type(problem).__name__}).") from problem
+
+
+def _find_groups(figures: pq.FileMetaData, start_row: int) -> tuple[list[int], int]:
+    """Return the row groups from that of ``start_row`` on, and how many of their first rows come before it."""
+    number = 0
+    while number < figures.num_row_groups and start_row >= figures.row_group(number).num_rows:
+        start_row -= figures.row_group(number).num_rows
+        number += 1
+    return list(range(number, figures.num_row_groups)), start_row
 
 
 def fit_rows(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

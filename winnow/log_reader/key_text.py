@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from winnow.errors import UsageError
+from winnow.log_reader.question import Parameters
 
 _STRING_OR_SPACE: Final = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|[ \t\r\n]+')
 
@@ -21,6 +22,15 @@ class KeyEncoding(StrEnum):
     JSON = "json"
     BASE64 = "base64"
     HEX = "hex"
+
+
+def read_key(parameters: Parameters) -> tuple[bytes, ...]:
+    """Return the bytes that may be meant by ``key`` and ``encoding`` of a question; raises as :func:`parse_key`."""
+    try:
+        encoding = KeyEncoding(parameters.text("encoding"))
+    except ValueError:
+        raise UsageError(f"A key is given as {', '.join(KeyEncoding)}.") from None
+    return parse_key(parameters.text("key"), encoding)
 
 
 def parse_key(text: str, encoding: KeyEncoding) -> tuple[bytes, ...]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from winnow.errors import UsageError
 from winnow.log_reader.documents import Document, describe
-from winnow.log_reader.key_text import KeyEncoding, parse_key
+from winnow.log_reader.key_text import read_key
 from winnow.log_reader.masking import Masks
 from winnow.log_reader.question import Answer, Parameters
 from winnow.log_reader.shown_records import ShownRecords
@@ -160,11 +160,7 @@ def show_key(installation: Installation, topic: str, parameters: Parameters) -> 
 
     Parameters: ``key``, ``encoding``, ``partition`` (none: where it is likeliest, then the others), ``everywhere``.
     """
-    try:
-        encoding = KeyEncoding(parameters.text("encoding"))
-    except ValueError:
-        raise UsageError(f"A key is given as {', '.join(KeyEncoding)}.") from None
-    first, *others = parse_key(parameters.text("key"), encoding)
+    first, *others = read_key(parameters)
     found, compacted = _find_key(installation, topic, first, parameters), False
     key = first
     for other in others:

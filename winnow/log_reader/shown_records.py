@@ -71,8 +71,8 @@ class ShownRecords:
         }
         if text is not None:
             document["decoded"] = {
-                "key": self._describe_text(text.key),
-                "value": self._describe_text(text.value),
+                "key": self.describe_text(text.key),
+                "value": self.describe_text(text.value),
                 "error": text.error,
                 "has_key": row["key"] is not None,
                 "has_value": row["value"] is not None,
@@ -81,7 +81,7 @@ class ShownRecords:
             document |= {"epoch": epoch["epoch"], "source_offset": str(epoch["source_offset"])}
         self.documents.append(document)
 
-    def _describe_text(self, text: bytes | None) -> Document | None:
+    def describe_text(self, text: bytes | None) -> Document | None:
         """Describe a JSON document; ``fields``: the first ones of an object, each cut, if it is one."""
         described = self._describe_bytes(text, self.maximum_value_bytes)
         if text is None or described is None:

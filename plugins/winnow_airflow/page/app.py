@@ -22,6 +22,7 @@ from winnow_airflow.page import (
     erasures,
     exports,
     index_page,
+    latest_state,
     log_questions,
     overview,
     quality,
@@ -96,6 +97,7 @@ def make_app() -> FastAPI:
         log_questions,
         erasures,
         records,
+        latest_state,
     ):
         made.include_router(module.router)
     made.include_router(topics.labels)

@@ -138,8 +138,8 @@ async def browse(
     before_offsets = {number: int(offset) for number, offset in body.before_offsets.items()}
     if body.partition is None:
         wanted = {"limit": body.limit, "decoded": body.decoded, "before_offsets": before_offsets}
-        return await _answer(request, installation, now_ms, reader, topic, "newest", wanted)
-    return await _answer(request, installation, now_ms, reader, topic, "browse", parameters)
+        return await answer_with_audit(request, installation, now_ms, reader, topic, "newest", wanted)
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "browse", parameters)
 
 
 @router.post("/search")
@@ -150,7 +150,7 @@ async def search(
     parameters = body.model_dump(exclude_none=True)
     if body.place is not None:
         parameters["place"] = {"partition": body.place.partition, "offset": int(body.place.offset)}
-    return await _answer(request, installation, now_ms, reader, topic, "search", parameters)
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "search", parameters)
 
 
 @router.post("/record")
@@ -158,7 +158,7 @@ async def get_record(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return one record in full."""
-    return await _answer(request, installation, now_ms, reader, topic, "record", _describe_place(body))
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "record", _describe_place(body))
 
 
 @router.post("/why")
@@ -166,7 +166,7 @@ async def explain_record(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: RecordBody
 ) -> Response:
     """Return why there is a record at an offset, or none, with the versions of its key."""
-    return await _answer(request, installation, now_ms, reader, topic, "why", _describe_place(body))
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "why", _describe_place(body))
 
 
 @router.post("/key")
@@ -174,14 +174,16 @@ async def find_key(
     request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: KeyBody
 ) -> Response:
     """Return the versions of a key that are in the log, and which of them wins."""
-    return await _answer(request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True))
+    return await answer_with_audit(
+        request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True)
+    )
 
 
 def _describe_place(body: RecordBody) -> dict[str, Any]:
     return {"partition": body.partition, "offset": int(body.offset), "decoded": body.decoded}
 
 
-async def _answer(
+async def answer_with_audit(
     request: Request,
     installation: ShownInstallation,
     now_ms: int,

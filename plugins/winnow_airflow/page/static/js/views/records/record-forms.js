@@ -118,6 +118,24 @@ export function createBrowseForm(browse) {
 
 /** Creates the form that looks for a key; ``find({key, encoding, everywhere})``. The key goes into no address. */
 export function createKeyForm(find) {
+  const everywhere = h("input", { type: "checkbox", "data-key": "everywhere" });
+  const toggle = h(
+    "label",
+    { class: "toggle", "data-tip": "Search the other partitions too, even if the key was found in its own" },
+    everywhere,
+    "in all partitions",
+  );
+  return createForm("Find a key", "Find its versions", toggle, (wanted) =>
+    find({ ...wanted, everywhere: everywhere.checked }),
+  );
+}
+
+/** Creates the form that looks for the row of a key; ``find({key, encoding})``. The key goes into no address. */
+export function createRowKeyForm(find) {
+  return createForm("Find the row of a key", "Find its row", null, find);
+}
+
+function createForm(label, action, option, find) {
   const ids = { key: createId("key"), encoding: createId("encoding") };
   const key = h("input", {
     id: ids.key,
@@ -129,7 +147,6 @@ export function createKeyForm(find) {
   });
   const encoding = createSelect(ids.encoding, ENCODINGS, "encoding");
   encoding.setAttribute("aria-label", "The key is typed as");
-  const everywhere = h("input", { type: "checkbox", "data-key": "everywhere" });
   const clear = createButton("", {
     shape: "close",
     kind: "ghost",
@@ -142,21 +159,16 @@ export function createKeyForm(find) {
   });
   const send = (event) => {
     event.preventDefault();
-    find({ key: key.value, encoding: encoding.value, everywhere: everywhere.checked });
+    find({ key: key.value, encoding: encoding.value });
   };
   return h(
     "form",
-    { class: "record-form", "aria-label": "Find a key", autocomplete: "off", on: { submit: send } },
+    { class: "record-form", "aria-label": label, autocomplete: "off", on: { submit: send } },
     h("label", { for: ids.key }, "Key"),
     key,
     clear,
     encoding,
-    h(
-      "label",
-      { class: "toggle", "data-tip": "Search the other partitions too, even if the key was found in its own" },
-      everywhere,
-      "in all partitions",
-    ),
-    h("button", { type: "submit", class: "button", "data-key": "find" }, "Find its versions"),
+    option,
+    h("button", { type: "submit", class: "button", "data-key": "find" }, action),
   );
 }

@@ -194,7 +194,8 @@ export function createRecordsTab(topic) {
   return { element, update, stop };
 }
 
-function createRefusal() {
+/** Creates what is shown to who may not read records. */
+export function createRefusal() {
   return createCallout(
     "paused",
     "You may not read records.",

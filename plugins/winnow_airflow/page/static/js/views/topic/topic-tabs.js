@@ -2,6 +2,7 @@
 
 import { createAuditTab } from "../audit.js";
 import { createConfigurationTab } from "../configuration/configuration.js";
+import { createLatestTab } from "../records/latest-state.js";
 import { createRecordsTab } from "../records/records.js";
 import { createTrendsTab } from "../trends.js";
 import { createErasuresTab } from "./erasures.js";
@@ -19,6 +20,7 @@ export const TOPIC_TABS = [
   { name: FIRST_TAB, label: "Log", create: createLogTab },
   { name: "trends", label: "Trends", create: createTrendsTab },
   { name: "records", label: "Records", create: createRecordsTab },
+  { name: "latest", label: "Latest", create: createLatestTab },
   { name: "explain", label: "Explain", create: createExplainTab },
   { name: "ingests", label: "Ingests", create: createIngestsTab },
   { name: "undo", label: "Undo", create: createUndoTab },
