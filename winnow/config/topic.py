@@ -247,7 +247,8 @@ def _check_layout(config: TopicConfig) -> None:
             f"{LATEST_PARTITION_BY} names {own}; of the table's own columns it may name {SystemColumn.TIMESTAMP} only"
         )
     hidden = next(
-        (name for name in columns if name not in _PARTITIONING_COLUMNS and not config.row_shape.fields.shows(name)), None
+        (name for name in columns if name not in _PARTITIONING_COLUMNS and not config.row_shape.fields.shows(name)),
+        None,
     )
     if hidden is not None:
         raise ConfigurationError(

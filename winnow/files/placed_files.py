@@ -54,9 +54,9 @@ class RowPlacement(Protocol):
 
 
 class PlacedFileWriter:
-    """Writes rows of one topic partition, in offset order, into files of about ``file_bytes`` or less of one place each.
+    """Writes rows of one topic partition, in offset order, into files of one place each.
 
-    The places of its files are added to those of ``placement``.
+    A file has about ``file_bytes`` or less. The places of its files are added to those of ``placement``.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ class _OneSchemaWriter(RollingParquetWriter):
         self._times_ms: list[int] = []
         self._bounds: dict[int, tuple[Any, Any]] = {}
 
-    def write_after(self, last: int, batch: pa.RecordBatch, bounds: Mapping[int, tuple[Any, Any]]) -> None:
+    def write_after(self, last: int, batch: pa.RecordBatch, measured: Mapping[int, tuple[Any, Any]]) -> None:
         offsets = batch.column(OFFSET_COLUMN).to_numpy(zero_copy_only=True)
         if offsets[0] <= max(last, self._last) or (np.diff(offsets) <= 0).any():
             raise ValueError("offsets must increase within a writer of rows")
@@ -154,7 +154,7 @@ class _OneSchemaWriter(RollingParquetWriter):
         bounds = pc.min_max(batch.column(TIMESTAMP_COLUMN).cast(pa.int64()))
         times = [bound.as_py() // 1000 for bound in bounds.values() if bound.is_valid]
         self._times_ms = [min(self._times_ms + times), max(self._times_ms + times)] if self._times_ms or times else []
-        for number, (low, high) in bounds.items():
+        for number, (low, high) in measured.items():
             known = self._bounds.get(number, (low, high))
             self._bounds[number] = min(low, known[0]), max(high, known[1])
         super().write(batch)

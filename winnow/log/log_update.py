@@ -9,7 +9,7 @@ together. So the number of manifests follows the number of files, not the number
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,8 +18,10 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, Man
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import Record
 
 from winnow.errors import WinnowError
+from winnow.files.placed_files import FilePlace
 from winnow.log.file_checksums import ChecksumNames
 from winnow.log.manifests import (
     count_live_files,
@@ -62,6 +64,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: new segments.
         remove: paths of segments to take out. :attr:`missing` counts those that are no longer in the log.
         remove_from: their partitions; None: any.
+        places: of the new files that lie in a table which is partitioned by more than the topic partition.
         begun_ms: when what is committed began to be built, the time that the snapshot bears; None: the present.
     """
 
@@ -74,6 +77,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: Sequence[Segment],
         remove: Sequence[str],
         remove_from: Collection[int] | None = None,
+        places: Mapping[str, FilePlace] | None = None,
         begun_ms: int | None = None,
     ) -> None:
         self._begun_ms = begun_ms
@@ -81,10 +85,11 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
         metadata = transaction.table_metadata  # with a schema that is staged for these files
         for segment in add:
-            self.append_data_file(make_data_file(metadata, segment))
+            self.append_data_file(make_data_file(metadata, segment, (places or {}).get(segment.path)))
         self._live_before = sum(map(count_live_files, manifests))
         with reduce_garbage_collection():
             self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))
+            self._carried.gone[:] = [self._drop_former_spec(entry) for entry in self._carried.gone]
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
         self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
@@ -119,6 +124,18 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             for manifest in small:
                 carried.entries.extend(read_live_entries(self._io, manifest))
         return carried
+
+    def _drop_former_spec(self, entry: ManifestEntry) -> ManifestEntry:
+        """Return the entry of a file that leaves, under the first spec if its own is a former one.
+
+        That one's columns may be gone, and without them it cannot be written. The first has the topic partition alone.
+        """
+        file = entry.data_file
+        if file.spec_id in (LOG_SPEC.spec_id, self._transaction.table_metadata.default_spec_id):
+            return entry
+        file.partition = Record(file.partition[0])
+        file.spec_id = LOG_SPEC.spec_id
+        return entry
 
     def _manifests(self) -> list[ManifestFile]:
         with reduce_garbage_collection():

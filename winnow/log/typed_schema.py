@@ -19,10 +19,13 @@ import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.schema import Schema, promote
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
     AddSchemaUpdate,
     AssertCurrentSchemaId,
+    AssertDefaultSpecId,
     RemovePropertiesUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     TableUpdate,
 )
@@ -54,6 +57,8 @@ from winnow.log.table import LOG_SCHEMA, METRICS_PREFIX, make_table_properties
 from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
 
 if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+
     from winnow.log.staged_transaction import StagedTransaction
 
 Nested = TypeVar("Nested", StructType, ListType, MapType)
@@ -194,6 +199,22 @@ def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:
     transaction._apply(updates, (unchanged,))
 
 
+def stage_partition_spec(transaction: StagedTransaction, spec: PartitionSpec) -> None:
+    """Make ``spec`` the table's as part of ``transaction``, behind the schema with its columns.
+
+    The commit fails if another process changed it meanwhile.
+    """
+    metadata = transaction.table_metadata
+    if spec.spec_id == metadata.default_spec_id:
+        return
+    updates: tuple[TableUpdate, ...] = ()
+    if all(known.spec_id != spec.spec_id for known in metadata.partition_specs):
+        updates += (AddPartitionSpecUpdate(spec=spec),)
+    updates += (SetDefaultSpecUpdate.model_validate({"spec-id": spec.spec_id}),)
+    unchanged = AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id})
+    transaction._apply(updates, (unchanged,))
+
+
 def _list_topic_fields(schema: Schema) -> list[NestedField]:
     own = {*FIELD_IDS.values()}
     return [field for field in schema.fields if field.field_id not in own and field.name != SystemColumn.ERROR]
@@ -252,7 +273,7 @@ def _evolve_type(present: IcebergType | None, kind: pa.DataType, ids: Iterator[i
             value_type=_evolve_type(None if mapping is None else mapping.value_type, kind.item_type, ids),
             value_required=False,
         )
-    primitive = _make_primitive(kind)
+    primitive = make_primitive(kind)
     return primitive if present is None else _promote(present, primitive)
 
 
@@ -271,7 +292,12 @@ def _promote(present: IcebergType, primitive: PrimitiveType) -> IcebergType:
     raise ValueError(f"Iceberg cannot make {primitive} of {present}")
 
 
-def _make_primitive(kind: pa.DataType) -> PrimitiveType:
+def make_primitive(kind: pa.DataType) -> PrimitiveType:
+    """Return the type of a column of ``kind``.
+
+    Raises:
+        ValueError: no column has it, or it is a struct, a list or a map.
+    """
     if pa.types.is_decimal128(kind):
         return DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):

@@ -39,7 +39,10 @@ _OF_TIME: Final = frozenset({Transform.YEAR, Transform.MONTH, Transform.DAY, Tra
 
 @dataclass(frozen=True, slots=True)
 class PartitionTerm:
-    """One transform of one column. ``column``: its name, with dots into structs; ``width`` 0: the transform has none."""
+    """One transform of one column.
+
+    ``column``: its name, with dots into structs. ``width`` 0: the transform has none.
+    """
 
     transform: Transform
     column: str
