@@ -31,7 +31,7 @@ from winnow.log.manifests import (
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
 from winnow.log.table_placement import TablePlacement, make_partition_spec
-from winnow.log.typed_schema import list_required_columns, stage_partition_spec, stage_schema
+from winnow.log.typed_schema import list_required_columns, stage_schema
 from winnow.values.latest_layout import TableLayout, parse_layout
 from winnow.values.model import Segment
 
@@ -237,10 +237,8 @@ class LatestTable:
                 return None
             table = head.table
             transaction = StagedTransaction(table)
-            if schema is not None and schema.fields != table.schema().fields:
-                stage_schema(transaction, schema)
             if schema is not None:
-                stage_partition_spec(transaction, make_partition_spec(table.metadata, placement))
+                stage_schema(transaction, schema, make_partition_spec(table.metadata, placement))
             producer = LogUpdate(
                 transaction,
                 table,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -43,6 +43,7 @@ MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
 MAXIMUM_SMALL_MANIFESTS: Final = 20
 """Maximum small manifests before a commit merges them; keeps the number of files that planning opens low."""
 _MAXIMUM_BLOCK_ENTRIES: Final = 1_000
+_PARTITION: Final = [column.name for column in DATA_FILE_TYPE[2].fields].index("partition")
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         file = entry.data_file
         if file.spec_id in (LOG_SPEC.spec_id, self._transaction.table_metadata.default_spec_id):
             return entry
-        file.partition = Record(file.partition[0])
+        file[_PARTITION] = Record(file.partition[0])
         file.spec_id = LOG_SPEC.spec_id
         return entry
 

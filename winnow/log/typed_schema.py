@@ -27,6 +27,7 @@ from pyiceberg.table.update import (
     SetCurrentSchemaUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
+    TableRequirement,
     TableUpdate,
 )
 from pyiceberg.types import (
@@ -58,6 +59,7 @@ from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
 
     from winnow.log.staged_transaction import StagedTransaction
 
@@ -172,13 +174,29 @@ class TypedSchema:
         return build_arrow_schema(self.schema)
 
 
-def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:
-    """Make ``schema`` the table's as part of ``transaction``, before files with it are added.
+def stage_schema(transaction: StagedTransaction, schema: Schema, spec: PartitionSpec) -> None:
+    """Make ``schema`` and ``spec`` the table's as part of ``transaction``, before files with them are added.
 
-    Name mapping and metrics follow, so that no program writes bounds of what comes from keys and values. The commit
-    fails if another process changed the schema meanwhile.
+    Both at once: neither the former spec need have its columns in the new schema, nor the new one in the former. Name
+    mapping and metrics follow, so that no program writes bounds of what comes from keys and values. The commit fails if
+    another process changed one of them meanwhile.
     """
     metadata = transaction.table_metadata
+    updates: tuple[TableUpdate, ...] = ()
+    requirements: tuple[TableRequirement, ...] = ()
+    if schema.fields != metadata.schema().fields:
+        updates += _list_schema_updates(metadata, schema)
+        requirements += (AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),)
+    if spec.spec_id != metadata.default_spec_id:
+        if all(known.spec_id != spec.spec_id for known in metadata.partition_specs):
+            updates += (AddPartitionSpecUpdate(spec=spec),)
+        updates += (SetDefaultSpecUpdate.model_validate({"spec-id": spec.spec_id}),)
+        requirements += (AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),)
+    if updates:
+        transaction._apply(updates, requirements)
+
+
+def _list_schema_updates(metadata: TableMetadata, schema: Schema) -> tuple[TableUpdate, ...]:
     properties = make_table_properties(schema)
     outdated = [name for name in metadata.properties if name.startswith(METRICS_PREFIX) and name not in properties]
     known = next((known for known in metadata.schemas if known.fields == schema.fields), None)
@@ -195,24 +213,7 @@ def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:
     changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
     if changed:
         updates += (SetPropertiesUpdate(updates=changed),)
-    unchanged = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
-    transaction._apply(updates, (unchanged,))
-
-
-def stage_partition_spec(transaction: StagedTransaction, spec: PartitionSpec) -> None:
-    """Make ``spec`` the table's as part of ``transaction``, behind the schema with its columns.
-
-    The commit fails if another process changed it meanwhile.
-    """
-    metadata = transaction.table_metadata
-    if spec.spec_id == metadata.default_spec_id:
-        return
-    updates: tuple[TableUpdate, ...] = ()
-    if all(known.spec_id != spec.spec_id for known in metadata.partition_specs):
-        updates += (AddPartitionSpecUpdate(spec=spec),)
-    updates += (SetDefaultSpecUpdate.model_validate({"spec-id": spec.spec_id}),)
-    unchanged = AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id})
-    transaction._apply(updates, (unchanged,))
+    return updates
 
 
 def _list_topic_fields(schema: Schema) -> list[NestedField]:
