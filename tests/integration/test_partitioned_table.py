@@ -24,6 +24,8 @@ from winnow.log import table_placement
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
+from winnow.pipeline.erase.complete import erase_keys
+from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.schemas import row_decoders
@@ -361,3 +363,41 @@ def test_a_table_that_another_program_partitioned_is_not_touched(world: World) -
         spec.add_identity("city")
     with pytest.raises(DamagedMetadataError, match="not partitioned by the topic partition and n"):
         update(world)
+
+
+def test_values_of_rows_that_are_gone_are_not_in_the_metadata_of_the_newest_snapshot(world: World) -> None:
+    """An erasure leaves no other snapshot, so then they are nowhere."""
+    create_partitioned(world, "city, truncate(3, name)")
+    ingest(world, {"a": {"city": "Ulm", "name": "Anna"}, "b": {"city": "Bonn", "name": "Bert"}})
+    update(world)
+    erase_keys(world.installation, EraseRequest(TOPIC, (b"a",), "request 4711"))
+    table = load_table(world)
+    (snapshot,) = table.metadata.snapshots
+    said = ""
+    for manifest in snapshot.manifests(table.io):
+        said += repr(manifest.partitions)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            file = entry.data_file
+            said += repr((file.partition, file.lower_bounds, file.upper_bounds))
+    assert "Bonn" in said
+    assert "Ulm" not in said
+    assert "Ann" not in said
+    ingest(world, {"b": {"city": "Hof", "name": "Berta"}})
+    update(world)
+    newest = load_table(world).inspect.entries().to_pylist()
+    assert "Bonn" not in repr([(entry["data_file"], entry["readable_metrics"]) for entry in newest])
+
+
+def test_a_table_without_rows_needs_no_columns(world: World) -> None:
+    create_partitioned(world, "city")
+    ingest(world, {"a": None})
+    assert update(world).rows == 0
+    assert not update(world).changed
+    ingest(world, {"a": {"city": "Ulm"}})
+    assert update(world).rebuilt is None
+    assert [file["place"] for file in list_files(world)] == [("Ulm",)]
+    ingest(world, {"a": None})
+    assert update(world).rows == 0
+    ingest(world, {"b": {"city": "Hof"}})
+    update(world)
+    assert [file["place"] for file in list_files(world)] == [("Hof",)]

@@ -30,7 +30,7 @@ from winnow.log.manifests import (
     read_live_entries,
     reduce_garbage_collection,
 )
-from winnow.log.table import LOG_SPEC, make_data_file
+from winnow.log.table import BOUNDED_IDS, LOG_SPEC, make_data_file
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
 MAXIMUM_SMALL_MANIFESTS: Final = 20
 """Maximum small manifests before a commit merges them; keeps the number of files that planning opens low."""
 _MAXIMUM_BLOCK_ENTRIES: Final = 1_000
-_PARTITION: Final = [column.name for column in DATA_FILE_TYPE[2].fields].index("partition")
+_DATA_FILE_COLUMNS: Final = [column.name for column in DATA_FILE_TYPE[2].fields]
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         self._live_before = sum(map(count_live_files, manifests))
         with reduce_garbage_collection():
             self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))
-            self._carried.gone[:] = [self._drop_former_spec(entry) for entry in self._carried.gone]
+            self._carried.gone[:] = map(_drop_place, self._carried.gone)
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
         self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
@@ -125,18 +125,6 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
             for manifest in small:
                 carried.entries.extend(read_live_entries(self._io, manifest))
         return carried
-
-    def _drop_former_spec(self, entry: ManifestEntry) -> ManifestEntry:
-        """Return the entry of a file that leaves, under the first spec if its own is a former one.
-
-        That one's columns may be gone, and without them it cannot be written. The first has the topic partition alone.
-        """
-        file = entry.data_file
-        if file.spec_id in (LOG_SPEC.spec_id, self._transaction.table_metadata.default_spec_id):
-            return entry
-        file[_PARTITION] = Record(file.partition[0])
-        file.spec_id = LOG_SPEC.spec_id
-        return entry
 
     def _manifests(self) -> list[ManifestFile]:
         with reduce_garbage_collection():
@@ -254,6 +242,23 @@ def _make_entry(
         file_sequence_number=None if before is None else before.file_sequence_number,
         data_file=file,
     )
+
+
+def _drop_place(entry: ManifestEntry) -> ManifestEntry:
+    """Return the entry of a file that leaves, without what it says of values in a table with further partition fields.
+
+    It stands under the first spec, which has the topic partition alone: values of rows that are gone, erased ones too,
+    must not be in the newest snapshot, and the columns of a former spec may be gone.
+    """
+    file = entry.data_file
+    if len(file.partition) == 1:
+        return entry
+    file[_DATA_FILE_COLUMNS.index("partition")] = Record(file.partition[0])
+    for name in ("lower_bounds", "upper_bounds"):
+        place = _DATA_FILE_COLUMNS.index(name)
+        file[place] = {number: bound for number, bound in file[place].items() if number in BOUNDED_IDS}
+    file.spec_id = LOG_SPEC.spec_id
+    return entry
 
 
 def _is_small(manifest: ManifestFile) -> bool:

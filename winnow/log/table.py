@@ -69,6 +69,8 @@ LOG_SCHEMA = Schema(
 )
 """The columns of Spark's Kafka source, all optional (see :mod:`winnow.files.segments`)."""
 
+BOUNDED_IDS = frozenset({_PARTITION, _OFFSET, _TIMESTAMP})
+"""The columns of which every table's metadata have bounds."""
 _MAXIMUM_BOUND_CHARACTERS = 16
 
 LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))

@@ -244,7 +244,7 @@ def _update_from(
         view.config.latest_layout,
     )
     rows = {} if present is None else table.segments(present)
-    base, why = _find_base(view, present, reflected)
+    base, why = _find_base(view, present, reflected, has_rows=bool(rows))
     if base is not None and present is not None and _shows_same(view, base):
         assert present.reflected is not None
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
@@ -263,6 +263,9 @@ def _update_from(
     )
     folder = storage.join(table.location, "data", uuid.uuid4().hex)
     change = ChangeWriter(installation, view, order, table_rows, folder, runner, placement).write(rows, base)
+    if not change.leaves_rows(rows):
+        # Without rows there need be no columns to partition by.
+        placement, reflected = None, replace(reflected, layout=TableLayout())
     if table_rows is not None:
         try:
             if placement is not None:
@@ -288,7 +291,9 @@ def _name_order(order: RecordOrder) -> str:
     return order.strategy.value if order.header is None else f"{order.strategy.value}:{order.header}"
 
 
-def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog) -> tuple[Head | None, str]:
+def _find_base(
+    view: TopicView, present: LatestHead | None, wanted: ReflectedLog, *, has_rows: bool
+) -> tuple[Head | None, str]:
     """Find the log's head that the table reflects, if the way from there is known; else say why it is not."""
     shown = None if present is None else present.reflected
     if shown is None:
@@ -299,7 +304,7 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
         return None, "the topic's strategy is another one"
     if shown.shape != wanted.shape:
         return None, "its columns are made in another way"
-    if shown.layout != wanted.layout:
+    if has_rows and shown.layout != wanted.layout:
         return None, "its files are partitioned in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"

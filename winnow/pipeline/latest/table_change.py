@@ -47,6 +47,10 @@ class TableChange:
         """The files that leave it."""
         return [segment for part in self.parts for segment in part.removed]
 
+    def leaves_rows(self, present: Mapping[int, tuple[Segment, ...]]) -> bool:
+        """Check whether the table with the files ``present`` has rows after the change."""
+        return bool(self.added) or len(self.removed) < sum(map(len, present.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeWriter:
