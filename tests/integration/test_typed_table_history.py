@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import mmh3
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -66,9 +67,9 @@ def make_avro_schema(fields: dict[str, Any], name: str) -> dict[str, Any]:
 
 LAYOUTS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "": lambda row: (),
-    "key": lambda row: (row["key"],),
-    "hours(__timestamp)": lambda row: (int(row["__timestamp"].timestamp()) // 3_600,),
-    "truncate(1, key), bucket(1, __timestamp)": lambda row: (row["key"][:1], 0),
+    "bucket(3, key)": lambda row: ((mmh3.hash(row["key"]) & 0x7FFFFFFF) % 3,),
+    "hours(__timestamp), bucket(1, key)": lambda row: (int(row["__timestamp"].timestamp()) // 3_600, 0),
+    "__timestamp": lambda row: (round(row["__timestamp"].timestamp() * 1_000) * 1_000,),
 }
 """Ways to partition, and the place of a row."""
 
