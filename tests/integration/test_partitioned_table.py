@@ -121,6 +121,18 @@ def test_metadata_and_footers_have_bounds_of_the_columns_that_were_named_and_of_
     ]
 
 
+def test_bounds_of_a_file_are_those_of_all_of_its_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latest_records, "MAXIMUM_BATCH_ROWS", 2)
+    create_partitioned(world, "bucket(1, n)")
+    ingest(world, {f"k{number}": {"n": number} for number in (5, 6, 1, 9, 4)})
+    update(world)
+    table = load_table(world)
+    (task,) = table.scan().plan_files()
+    number = table.schema().find_field("n").field_id
+    bounds = (task.file.lower_bounds[number], task.file.upper_bounds[number])
+    assert [int.from_bytes(bound, "little") for bound in bounds] == [1, 9]
+
+
 def test_a_filter_opens_the_files_of_its_places_alone(world: World) -> None:
     create_partitioned(world, "day(at), truncate(1, city)")
     cities = ("Ulm", "Bonn", "Ulm", "Kiel")
@@ -323,17 +335,20 @@ def test_however_many_places_there_are_few_files_are_open_and_none_is_lost(
     monkeypatch.setattr(placed_files, "MAXIMUM_HELD_BYTES", 500)
     monkeypatch.setattr(latest_records, "MAXIMUM_BATCH_ROWS", 7)
     opened: list[int] = []
+    held: list[int] = []
     genuine = PlacedFileWriter.write
 
     def count_open(writer: PlacedFileWriter, batch: pa.RecordBatch) -> None:
         genuine(writer, batch)
-        opened.append(sum(each.has_open_file for each in writer._writers.values()))
+        opened.append(sum(part.has_open_file for part in writer._writers.values()))
+        held.append(sum(part.held_bytes for part in writer._writers.values()))
 
     monkeypatch.setattr(PlacedFileWriter, "write", count_open)
     create_partitioned(world, "city")
     ingest(world, {f"k{n}": {"city": f"c{n % 9}"} for n in range(60)})
     update(world)
     assert max(opened) == 2
+    assert 0 < max(held) <= 500
     assert [row["city"] for row in read_table(world)] == [f"c{n % 9}" for n in range(60)]
     assert all({(row["city"],) for row in file["rows"]} == {file["place"]} for file in list_files(world))
 
