@@ -183,8 +183,9 @@ def find_contradiction(
         found = fields.get(field.field_id)
         if found is None or (found.name, type(found.field_type)) != (field.name, type(field.field_type)):
             return f"the schema has no column {field.name} as a topic has it (field id {field.field_id})"
-    if not matches_layout(metadata.spec(), layout or TableLayout()):
-        return f"the table is not partitioned by the topic partition{f' and {layout}' if layout else ''}"
+    layout = layout or TableLayout()
+    if not matches_layout(metadata.spec(), layout):
+        return f"the table is not partitioned by the topic partition{f' and {layout}' if layout.terms else ''}"
     return None
 
 
