@@ -59,7 +59,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @st.composite
-def draw_rows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], tuple[PartitionTerm, ...]]:
+def draw_rows(draw: st.DrawFn) -> tuple[list[dict[str, Any] | None], tuple[PartitionTerm, ...]]:
     names = draw(st.lists(st.sampled_from(sorted(KINDS)), min_size=1, max_size=3, unique=True))
     terms = []
     for name in names:
@@ -71,7 +71,7 @@ def draw_rows(draw: st.DrawFn) -> tuple[list[dict[str, Any]], tuple[PartitionTer
     return draw(st.lists(row, min_size=1, max_size=30)), tuple(terms)
 
 
-def build_batch(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+def build_batch(rows: list[dict[str, Any] | None]) -> pa.RecordBatch:
     fields = [
         pa.field(name, kind, metadata=make_field_id(number + 10))
         for number, (name, (kind, *_)) in enumerate(KINDS.items())
@@ -106,7 +106,7 @@ def normalize(value: Any) -> Any:
 
 @given(draw_rows())
 def test_every_row_is_in_the_part_of_the_values_that_iceberg_gives_it(
-    drawn: tuple[list[dict[str, Any]], tuple[PartitionTerm, ...]],
+    drawn: tuple[list[dict[str, Any] | None], tuple[PartitionTerm, ...]],
 ) -> None:
     rows, terms = drawn
     placement = TablePlacement("orders", TableLayout(terms), [None] * len(terms))
@@ -127,7 +127,7 @@ def test_every_row_is_in_the_part_of_the_values_that_iceberg_gives_it(
 
 @given(draw_rows())
 def test_bounds_are_the_least_and_the_greatest_value_of_the_columns_that_have_an_order(
-    drawn: tuple[list[dict[str, Any]], tuple[PartitionTerm, ...]],
+    drawn: tuple[list[dict[str, Any] | None], tuple[PartitionTerm, ...]],
 ) -> None:
     rows, terms = drawn
     placement = TablePlacement("orders", TableLayout(terms), [None] * len(terms))

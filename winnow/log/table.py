@@ -175,9 +175,9 @@ def make_data_file(metadata: TableMetadata, segment: Segment, place: FilePlace |
         lower[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.min_timestamp_ms * 1000)
         upper[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.max_timestamp_ms * 1000)
     for number, (low, high) in place.bounds.items():
-        kind = metadata.schema().find_type(number)
-        lower[number], upper[number] = _make_bounds(kind, low, high)
-    upper = {number: bound for number, bound in upper.items() if bound is not None}
+        lower[number], greatest = _make_bounds(metadata.schema().find_type(number), low, high)
+        if greatest is not None:
+            upper[number] = greatest
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=segment.path,
