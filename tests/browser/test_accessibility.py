@@ -25,7 +25,7 @@ STORE_ROUTES = (
 )
 LOG_ROUTES = tuple(
     f"#/topics/{{topic}}/{tab}"
-    for tab in ("records", "explain", "ingests", "undo", "erasures", "table", "configuration")
+    for tab in ("records", "latest", "explain", "ingests", "undo", "erasures", "table", "configuration")
 )
 """Answered from a topic's log, which generated topics have not."""
 

@@ -84,7 +84,7 @@ def test_alert_is_acknowledged_and_muted_and_everybody_sees_by_whom_and_why(look
     assert [each.kind for each in muted.rows] == ["sweep_stuck"]
     seen.filled()
     seen.picture("alerts-handled")
-    history = page.get_by_role("region", name="History of alerts")
+    history = page.get_by_role("group", name="History of alerts")
     expect(history.locator("tbody tr").first).to_contain_text("muted")
 
     page.get_by_role("button", name="Unmute sweep stuck of audit.log").click()

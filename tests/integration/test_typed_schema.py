@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,11 @@ from tests.support.typed_tables import WRITER_TYPES, TypedTable, open_typed_tabl
 from tests.support.world import TOPIC, open_world, record
 from winnow.files import storage
 from winnow.log.table import LOG_SCHEMA
+from winnow.log.table_placement import TablePlacement
 from winnow.log.typed_schema import evolve_schema, is_typed, read_columns
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.schemas.row_types import merge_row_types
+from winnow.values.latest_layout import parse_layout
 from winnow.values.typed_columns import SystemColumn
 
 
@@ -177,6 +180,24 @@ def test_rows_without_undecoded_bytes_are_found_by_a_query_for_them(tmp_path: Pa
         table = open_typed_table(world)
         table.take("typed")
         assert table.head.table.scan(row_filter="__raw is null").to_arrow().num_rows == 1
+
+
+def test_a_commit_fails_if_another_process_partitioned_the_table_meanwhile(tmp_path: Path) -> None:
+    """Its files have the values of a spec that would not be the table's."""
+    with open_world(tmp_path) as world:
+        table = open_typed_table(world)
+        table.take("typed")
+        head = table.head
+        with table.head.table.update_spec() as update:
+            update.add_identity("city")
+        assert head.reflected is not None
+        schema = head.table.schema()
+        placement = TablePlacement(TOPIC, parse_layout("amount"), [schema.find_field("amount").field_id])
+        reflected = replace(head.reflected, layout=placement.layout)
+        stale = table.latest.commit(
+            head, reflected, add=[], remove=[], operation="test", schema=schema, placement=placement
+        )
+        assert stale is None
 
 
 def test_a_commit_fails_if_another_process_changed_the_schema_meanwhile(tmp_path: Path) -> None:

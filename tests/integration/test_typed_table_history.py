@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import mmh3
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -63,6 +65,14 @@ def make_avro_schema(fields: dict[str, Any], name: str) -> dict[str, Any]:
     }
 
 
+LAYOUTS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
+    "": lambda row: (),
+    "bucket(3, key)": lambda row: ((mmh3.hash(row["key"]) & 0x7FFFFFFF) % 3,),
+    "hours(__timestamp), bucket(1, key)": lambda row: (int(row["__timestamp"].timestamp()) // 3_600, 0),
+    "__timestamp": lambda row: (round(row["__timestamp"].timestamp() * 1_000) * 1_000,),
+}
+"""Ways to partition, and the place of a row."""
+
 LEAVES: dict[str, Callable[[int], Any]] = {
     "int": lambda number: number - 3,
     "long": lambda number: 2**40 + number,
@@ -94,6 +104,12 @@ class TypedHistory(History):
         super().__init__(world, strategy)
         self.schemas = [make_avro_schema(fields, f"Row{number}") for number, fields in enumerate(schemas)]
         self.fields = schemas
+        self.layout = ""
+
+    def partition(self, layout: str) -> None:
+        """Partition the table in another way from its next update on."""
+        self.layout = layout
+        set_config(self.world.installation.log.open(TOPIC), {"winnow.latest.partition_by": layout}, [])
 
     def append(self, wanted: list[tuple[bytes, int, int]]) -> None:  # type: ignore[override]
         ends = [self.world.state(partition).log_end_offset for partition in range(2)]
@@ -124,6 +140,7 @@ class TypedHistory(History):
     def update(self, _: int) -> None:
         if update(self.world).reflects is not None:
             self.check()
+            self.check_places()
             assert not update(self.world).changed
 
     def check(self) -> None:
@@ -133,6 +150,15 @@ class TypedHistory(History):
         assert rows.keys() == expected.keys()
         for place, winner in expected.items():
             self.check_row(rows[place], winner)
+
+    def check_places(self) -> None:
+        """Each file has rows of one place."""
+        table = self.world.installation.log.catalog.load_table(("winnow_latest", TOPIC))
+        for task in table.scan().plan_files():
+            names = ["key", "__timestamp", "__partition"]
+            rows = pq.read_table(task.file.file_path.removeprefix("file://"), columns=names).to_pylist()
+            place = tuple(task.file.partition[number] for number in range(len(table.spec().fields)))
+            assert {(row["__partition"], *LAYOUTS[self.layout](row)) for row in rows} == {place}
 
     def check_row(self, row: dict[str, Any], winner: Record) -> None:
         columns = {name: value for name, value in row.items() if name not in SYSTEM and name != "key"}
@@ -212,7 +238,13 @@ def keep_documents(schemas: Iterable[dict[str, Any]]) -> KeptDocuments:
     ("kind", "strategy"), [*((Format.AVRO, strategy) for strategy in STRATEGIES), (Format.JSON, Strategy.OFFSET)]
 )
 @settings(max_examples=settings().max_examples // 16)
-@given(steps=draw_steps(_appends, 2, 5), small_files=st.integers(1, 8), schemas=_schemas, in_tasks=st.booleans())
+@given(
+    steps=draw_steps(_appends, 2, 5),
+    small_files=st.integers(1, 8),
+    schemas=_schemas,
+    in_tasks=st.booleans(),
+    layouts=st.lists(st.sampled_from(sorted(LAYOUTS)), max_size=2),
+)
 def test_rows_equal_the_oracle_s_winners_after_any_history(
     steps: list[tuple[str, Any]],
     kind: Format,
@@ -220,6 +252,7 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
     small_files: int,
     schemas: list[dict[str, Any]],
     in_tasks: bool,
+    layouts: list[str],
 ) -> None:
     lake = {"WINNOW_SCHEMA_REGISTRY__URL": "http://localhost"}
     with (
@@ -241,5 +274,7 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
         set_config(world.installation.log.open(TOPIC), config, [])
         history = (JsonHistory if kind is Format.JSON else TypedHistory)(world, strategy, schemas)
         patch.setattr(row_decoders, "open_registry", lambda _: keep_documents(history.schemas))
-        for step, argument in [*steps, ("update", 0)]:
+        for place, (step, argument) in enumerate([*steps, ("update", 0)]):
+            if place % 4 == 0 and layouts:
+                history.partition(layouts.pop())
             getattr(history, step)(argument)

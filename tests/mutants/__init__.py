@@ -30,6 +30,7 @@ from tests.mutants.kafka_topics import KAFKA_TOPICS
 from tests.mutants.kafka_transactions import KAFKA_TRANSACTIONS
 from tests.mutants.maintenance import MAINTENANCE
 from tests.mutants.page import PAGE
+from tests.mutants.partitioned_table import PARTITIONED_TABLE
 from tests.mutants.publishing import PUBLISHING
 from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
@@ -79,5 +80,6 @@ MUTANTS = (
     *VENDED,
     *TYPED_COLUMNS,
     *TYPED_TABLE,
+    *PARTITIONED_TABLE,
     *FRESHNESS,
 )

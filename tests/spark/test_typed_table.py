@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from pyiceberg.types import TimeType
 
+from tests.integration.test_partitioned_table import alter_layout, create_partitioned, ingest, load_table
+from tests.integration.test_typed_table import update
 from tests.support.iceberg_spark import ask_spark
 from tests.support.rest_catalog import serve_rest_catalog
 from tests.support.typed_tables import WRITER_TYPES, open_typed_table
@@ -58,3 +62,34 @@ def test_spark_refuses_a_table_with_a_time_of_day_as_a_whole(tmp_path: Path) -> 
         program = write_connection(world.installation, TOPIC, ReaderName.SPARK)
         with pytest.raises(AssertionError, match="Spark does not support time fields"):
             ask_spark(tmp_path, program, [f"SELECT city FROM {TABLE}"])
+
+
+def test_spark_and_pyiceberg_open_the_files_of_a_filter_alone(tmp_path: Path) -> None:
+    """Without a filter both read every row, also in a table that was partitioned otherwise before."""
+    with open_world(tmp_path) as world:
+        create_partitioned(world, "")
+        rows = [("Ulm", "2026-01-01T23:59:59Z"), ("Bonn", "2026-01-02T00:00:00Z"), (None, "1969-12-31T23:59:59Z")]
+        ingest(world, {f"k{n}": {"address": {"city": city}, "at": at} for n, (city, at) in enumerate(rows)})
+        address = {"type": "object", "properties": {"city": {"type": ["string", "null"]}}}
+        at = {"type": "string", "format": "date-time"}
+        schema: dict[str, Any] = {"type": "object", "properties": {"at": at, "address": address}}
+        (tmp_path / "row.json").write_text(json.dumps(schema))
+        formats = {"winnow_value_format": "json_schema", "winnow_value_schema": (tmp_path / "row.json").as_uri()}
+        alter_layout(world, "bucket(4, address.city)", **formats)
+        update(world)
+        alter_layout(world, "days(at), address.city, bucket(4, key)", **formats)
+        update(world)
+        program = write_connection(world.installation, TOPIC, ReaderName.SPARK)
+        every = f"SELECT key, address.city FROM {TABLE} ORDER BY key"
+        by_day = f"SELECT key FROM {TABLE} WHERE at < timestamp'1970-01-01 00:00:00Z'"
+        by_city = f"SELECT key FROM {TABLE} WHERE address.city = 'Ulm'"
+        files = f"SELECT count(*) FROM {TABLE}.files"
+        explained = [f"EXPLAIN COST {query}" for query in (by_day, by_city)]
+        *answers, day_plan, city_plan = ask_spark(tmp_path, program, [every, by_day, by_city, files, *explained])
+        assert "rowCount=1)" in day_plan[0][0], day_plan
+        assert "rowCount=1)" in city_plan[0][0], city_plan
+        assert answers == [[["k0", "Ulm"], ["k1", "Bonn"], ["k2", None]], [["k2"]], [["k0"]], [[3]]]
+        table = load_table(world)
+        for condition, key in (("at < '1970-01-01T00:00:00+00:00'", "k2"), ("address.city = 'Ulm'", "k0")):
+            assert len(list(table.scan(condition).plan_files())) == 1
+            assert table.scan(condition).to_arrow().column("key").to_pylist() == [key]

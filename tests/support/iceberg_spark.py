@@ -51,5 +51,5 @@ def run_spark(folder: Path, programs: Iterable[str]) -> str:
     command = [sys.executable, folder / "pasted.py", folder / "queries.json", folder / "answers.json"]
     done = subprocess.run([str(each) for each in command], cwd=folder, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[:4000] + done.stderr[-4000:]
-    assert "|partition|offset|timestamp" in done.stdout
+    assert "+\n|" in done.stdout, "the program shows rows"
     return done.stdout

@@ -11,6 +11,7 @@ from winnow.config.topic import KeylessPolicy, TopicConfig, is_topic_key, list_e
 from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRule, FieldRules
+from winnow.values.latest_layout import PartitionTerm, TableLayout, Transform
 from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
 
@@ -314,6 +315,21 @@ ROWS = (
         (("a,b:sha1", "'b:sha1' has a rule that is neither hmac nor drop"),),
     ),
     Row(
+        "winnow.latest.partition_by",
+        "latest_layout",
+        TableLayout(),
+        (("", TableLayout()),),
+        (
+            ("a,", "'' does not begin with a column or TRANSFORM(COLUMN)"),
+            ("a..b", "'a..b' names no column"),
+            ("void(a)", "void is no transform; there are years, months, days, hours, bucket, truncate"),
+            ("bucket(a)", "bucket needs a number above 0 before the column: bucket(16, a)"),
+            ("days(2, a)", "day has no number"),
+            ("days(a), hours(a)", "day(a) and hour(a) are redundant"),
+            ("a,b,c,d,e", "there are 5 terms; a table may be partitioned by at most 4"),
+        ),
+    ),
+    Row(
         "winnow.follow",
         "follow",
         True,
@@ -423,6 +439,45 @@ def test_an_envelope_needs_values_with_fields() -> None:
     )
     config = TopicConfig.parse({"winnow.value.envelope": "debezium", "winnow.value.format": "avro"})
     assert config.row_shape.envelope is Envelope.DEBEZIUM
+
+
+def test_a_layout_is_terms_in_their_order() -> None:
+    parsed = TopicConfig.parse(
+        {"winnow.latest.partition_by": "a.b, day(c),Bucket( 16 ,d)", "winnow.value.format": "json"}
+    ).latest_layout
+    terms = (
+        PartitionTerm(Transform.IDENTITY, "a.b"),
+        PartitionTerm(Transform.DAY, "c"),
+        PartitionTerm(Transform.BUCKET, "d", 16),
+    )
+    assert parsed == TableLayout(terms)
+    assert str(parsed) == "a.b, day(c), bucket(16, d)"
+
+
+@pytest.mark.parametrize(
+    ("config", "wrong"),
+    [
+        ({"winnow.latest.partition_by": "a"}, "winnow.latest.partition_by needs columns"),
+        (
+            {"winnow.latest.partition_by": "__offset", "winnow.value.format": "json"},
+            "names __offset; of the table's own columns it may name __timestamp only",
+        ),
+        (
+            {"winnow.latest.partition_by": "b.c", "winnow.value.format": "json", "winnow.latest.fields": "b,b.c:drop"},
+            "names b.c, which winnow.latest.fields does not show",
+        ),
+    ],
+)
+def test_a_layout_names_columns_that_are_shown(config: dict[str, str], wrong: str) -> None:
+    with pytest.raises(ConfigurationError, match=wrong.replace(".", r"\.")):
+        TopicConfig.parse(config)
+
+
+@pytest.mark.parametrize("column", ["a.b", "c", "c__key", "__timestamp", "d"])
+def test_a_layout_may_name_every_column_that_is_shown(column: str) -> None:
+    fields = {"winnow.latest.fields": "a,a.x:drop,c,d:hmac", "winnow.value.format": "json"}
+    layout = TopicConfig.parse({"winnow.latest.partition_by": f"bucket(2, {column})", **fields}).latest_layout
+    assert layout.list_columns() == [column]
 
 
 def test_fields_of_an_envelope_need_one() -> None:

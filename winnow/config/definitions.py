@@ -54,6 +54,9 @@ VALUE_ENVELOPE_FIELDS = "winnow.value.envelope.fields"
 LATEST_FIELDS = "winnow.latest.fields"
 """The key that says which fields are columns, and which of them are masked."""
 
+LATEST_PARTITION_BY = "winnow.latest.partition_by"
+"""The key that says by which columns that table's files are partitioned besides the topic partition."""
+
 FOLLOW = "winnow.follow"
 """The key that keeps a topic from being followed although the settings name it."""
 
@@ -407,6 +410,15 @@ DEFINITIONS: tuple[Definition, ...] = (
         None,
         "The fields of which winnow_latest.TOPIC has columns, NAME or NAME:hmac (a keyed digest) or NAME:drop, nested "
         "ones as NAME.NAME; others are hidden until they are named. Empty: all.",
+    ),
+    Definition(
+        LATEST_PARTITION_BY,
+        ValueType.STRING,
+        "",
+        None,
+        "What the files of winnow_latest.TOPIC are partitioned by besides the topic partition, so that readers skip "
+        "files: COLUMN, years, months, days or hours(COLUMN), bucket or truncate(NUMBER, COLUMN), separated by commas. "
+        "Values of these columns are in the table's metadata.",
     ),
     Definition(
         FOLLOW,

@@ -22,6 +22,7 @@ from winnow.config.definitions import (
     LATEST_FIELDS,
     LATEST_MAX_AGE,
     LATEST_MAX_UNDECODED,
+    LATEST_PARTITION_BY,
     LATEST_UPDATE,
     MAXIMUM_LONG,
     MAXIMUM_TAGS,
@@ -37,10 +38,15 @@ from winnow.config.values import Value
 from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRules, parse_fields
+from winnow.values.latest_layout import TableLayout, parse_layout
 from winnow.values.row_shape import Envelope, RowShape, UpdateTime
 from winnow.values.strategies import Strategy
+from winnow.values.typed_columns import SystemColumn
 
 COMPACT, DELETE = "compact", "delete"
+
+_PARTITIONING_COLUMNS = frozenset({SystemColumn.TIMESTAMP})
+"""The columns of a typed table's own by which it may be partitioned."""
 
 _WITH_FIELDS = frozenset({Format.JSON, Format.AVRO, Format.PROTOBUF, Format.JSON_SCHEMA})
 
@@ -107,6 +113,7 @@ class TopicConfig:
     latest_max_undecoded_ratio: float
     latest_expectations: str
     row_shape: RowShape
+    latest_layout: TableLayout
     follow: bool
     expectations: str
     owner: str
@@ -219,11 +226,42 @@ def _check_together(config: TopicConfig) -> None:
             f"{VALUE_ENVELOPE_FIELDS} needs an envelope: {VALUE_ENVELOPE} must be {Envelope.DEBEZIUM}"
             + _name_source(config, ". ", VALUE_ENVELOPE, VALUE_ENVELOPE_FIELDS)
         )
+    _check_layout(config)
     if len(config.tags) > MAXIMUM_TAGS:
         raise ConfigurationError(
             f"winnow.tags has {len(config.tags)} tags; a topic may have at most {MAXIMUM_TAGS}"
             + _name_source(config, ". ", "winnow.tags")
         )
+
+
+def _check_layout(config: TopicConfig) -> None:
+    columns = config.latest_layout.list_columns()
+    if columns and not config.row_shape.is_typed:
+        raise ConfigurationError(
+            f"{LATEST_PARTITION_BY} needs columns: {KEY_FORMAT} or {VALUE_FORMAT} must be another one than bytes"
+            + _name_source(config, ". ", LATEST_PARTITION_BY, KEY_FORMAT, VALUE_FORMAT)
+        )
+    own = next((name for name in columns if name in {*SystemColumn} - _PARTITIONING_COLUMNS), None)
+    if own is not None:
+        raise ConfigurationError(
+            f"{LATEST_PARTITION_BY} names {own}; of the table's own columns it may name {SystemColumn.TIMESTAMP} only"
+        )
+    hidden = next(
+        (name for name in columns if name not in _PARTITIONING_COLUMNS and not config.row_shape.fields.shows(name)),
+        None,
+    )
+    if hidden is not None:
+        raise ConfigurationError(
+            f"{LATEST_PARTITION_BY} names {hidden}, which {LATEST_FIELDS} does not show"
+            + _name_source(config, ". ", LATEST_PARTITION_BY, LATEST_FIELDS)
+        )
+
+
+def _parse_layout(text: str) -> TableLayout:
+    try:
+        return parse_layout(text)
+    except ValueError as problem:
+        raise values.make_invalid_value_error(LATEST_PARTITION_BY, text, str(problem)) from problem
 
 
 def _parse_envelope_fields(entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -293,6 +331,7 @@ def _make_config(
             envelope_fields=_parse_envelope_fields(cast(tuple[str, ...], found[VALUE_ENVELOPE_FIELDS])),
             fields=_parse_fields(cast(tuple[str, ...], found[LATEST_FIELDS])),
         ),
+        latest_layout=_parse_layout(str(found[LATEST_PARTITION_BY])),
         follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),

@@ -21,6 +21,7 @@ from winnow.engine.winners import build_scan_sql
 from winnow.files import storage
 from winnow.files.duckdb_connection import fetch_one_row, quote_file_list
 from winnow.files.page_checksums import check_local_pages
+from winnow.files.placed_files import PlacedFileWriter, PlaceValues, RowPlacement
 from winnow.files.segments import FIELD_IDS, SegmentWriter, cast_to_segment_schema
 from winnow.files.typed_files import OFFSET_COLUMN, TypedFileWriter, fit_rows, read_typed_rows
 from winnow.values.model import Segment
@@ -50,6 +51,10 @@ class RecordForm:
 
     dropped: list[int] = field(default_factory=list)
     learns: bool = False
+
+    def group_files(self, rows: Sequence[Segment]) -> list[list[Segment]]:
+        """Group the files ``rows`` by what may be in one file: all may."""
+        return [list(rows)]
 
     def build_offsets_sql(self, rows: Sequence[Segment]) -> str:
         """Build a query for ``offset`` of the rows in the files ``rows``."""
@@ -89,18 +94,29 @@ class TypedForm:
     ``convert``: makes rows of a batch of records in segments' schema, fewer where a record is no row; every row has the
     offset of its record, and the columns only ever grow. ``get_schema``: the columns so far, with their field ids.
     ``dropped``: the offsets of records that are no row, of the partition that is written. ``learn``: takes note of what
-    columns a batch needs; where it is given, nothing is made of records but that.
+    columns a batch needs; where it is given, nothing is made of records but that. ``placement``: which rows may be in
+    one file; None: all of a topic partition.
     """
 
     convert: Callable[[pa.RecordBatch], pa.RecordBatch]
     get_schema: Callable[[], pa.Schema]
     dropped: list[int] = field(default_factory=list)
     learn: Callable[[pa.RecordBatch], None] | None = None
+    placement: RowPlacement | None = None
 
     @property
     def learns(self) -> bool:
         """Whether no row is made."""
         return self.learn is not None
+
+    def group_files(self, rows: Sequence[Segment]) -> list[list[Segment]]:
+        """Group the files ``rows`` by what may be in one file."""
+        if self.placement is None:
+            return [list(rows)]
+        groups: dict[PlaceValues, list[Segment]] = {}
+        for segment in rows:
+            groups.setdefault(self.placement.places[segment.path].values, []).append(segment)
+        return list(groups.values())
 
     @staticmethod
     def build_offsets_sql(rows: Sequence[Segment]) -> str:
@@ -125,6 +141,14 @@ class TypedForm:
 
     def open_writer(self, partition: int, folder: str) -> FileWriter:
         """Open a writer of files below ``folder``."""
+        if self.placement is not None:
+            return PlacedFileWriter(
+                self.placement,
+                partition=partition,
+                file_bytes=FILE_BYTES,
+                name=lambda: _name_file(folder),
+                below=find_root(folder),
+            )
         return TypedFileWriter(
             partition=partition,
             file_bytes=FILE_BYTES,
@@ -244,20 +268,24 @@ def _name_file(folder: str) -> str:
 
 
 def write_rows(
-    form: RecordForm | TypedForm, partition: int, folder: str, rows: Iterable[pa.RecordBatch]
+    form: RecordForm | TypedForm, partition: int, folder: str, *runs: Iterable[pa.RecordBatch]
 ) -> tuple[Segment, ...]:
-    """Write ``rows``, in offset order, into files below ``folder``; they are complete, but not synced yet.
+    """Write ``runs``, each of rows in offset order, into files below ``folder``, no two runs into one file.
 
-    On an exception what was written is deleted again.
+    The files are complete, but not synced yet. On an exception what was written is deleted again.
     """
-    writer = form.open_writer(partition, folder)
-    try:
-        for batch in rows:
-            writer.write(batch)
-        return writer.finish()
-    except BaseException:
-        storage.delete_unreferenced(writer.abandon(), below=find_root(folder))
-        raise
+    written: list[Segment] = []
+    for rows in runs:
+        writer = form.open_writer(partition, folder)
+        try:
+            for batch in rows:
+                writer.write(batch)
+            written += writer.finish()
+        except BaseException:
+            uris = [*(segment.path for segment in written), *writer.abandon()]
+            storage.delete_unreferenced(uris, below=find_root(folder))
+            raise
+    return tuple(written)
 
 
 def count_rows_without_record(rows: Sequence[Segment], log: LogExtent, budget: TaskBudget) -> int:

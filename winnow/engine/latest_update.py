@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MAXIMUM_SMALL_FILES: Final = 8
-"""Maximum files below half of :data:`FILE_BYTES` per partition before an update puts them together."""
+"""Maximum files below half of :data:`FILE_BYTES` of what may be in one file before an update puts them together."""
 
 _COLUMNS: Final = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
 _IDENTIFYING: Final = ("key", "offset")
@@ -182,18 +183,19 @@ def _write_changes(
     names = {name for (name,) in connection.execute("SELECT DISTINCT name FROM gone").fetchall()}
     touched = [segment for segment in rows if storage.get_name(segment.path) in names]
     complete = len(touched) == len(names)
-    others = [each for each in rows if storage.get_name(each.path) not in names and each.size_bytes < FILE_BYTES // 2]
-    if len(others) >= MAXIMUM_SMALL_FILES:
-        touched += others
+    for group in form.group_files([each for each in rows if storage.get_name(each.path) not in names]):
+        small = [segment for segment in group if segment.size_bytes < FILE_BYTES // 2]
+        if len(small) >= MAXIMUM_SMALL_FILES:
+            touched += small
     sources = _list_sources(connection, after) if fresh else []
     _check(sources, ARROW_SCHEMA.names)
     if form.learns:
         if sources:
-            deque(_read_rows(connection, form, (), sources), maxlen=0)
+            deque(chain.from_iterable(_read_rows(connection, form, (), sources)), maxlen=0)
         return PartitionUpdate()
     check_local_pages((segment.path for segment in touched), None)
     form.dropped.clear()
-    added = write_rows(form, partition, folder, _read_rows(connection, form, touched, sources))
+    added = write_rows(form, partition, folder, *_read_rows(connection, form, touched, sources))
     dropped = len(form.dropped)
     expected = sum(segment.records for segment in touched) - gone + fresh - dropped
     found = sum(segment.records for segment in added)
@@ -245,8 +247,12 @@ def _read_rows(
     form: RecordForm | TypedForm,
     kept: Sequence[Segment],
     sources: Sequence[Segment],
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of ``kept`` that stay, and the fresh ones, by offset; what does not fit in memory is spilled."""
+) -> list[Iterator[pa.RecordBatch]]:
+    """Return the rows of ``kept`` that stay, and the fresh ones, by offset; what does not fit in memory is spilled.
+
+    Where not all may be in one file, each group of files is a run of its own, and the fresh rows are the last one: so
+    no more files are read at a time than are put together.
+    """
     largest_bytes = max(each.size_bytes // max(1, each.records) for each in (*kept, *sources))
     rows = max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // max(1, largest_bytes)))
     selects = []
@@ -256,10 +262,12 @@ def _read_rows(
         selects.append(f'SELECT {_COLUMNS} FROM {build_scan_sql(sources)} AS log SEMI JOIN fresh USING ("offset")')
     query = f'{" UNION ALL ".join(selects)} ORDER BY "offset"'
     if isinstance(form, RecordForm):
-        return form.make_rows(connection.sql(query).to_arrow_reader(rows))
+        return [form.make_rows(connection.sql(query).to_arrow_reader(rows))]
     gone = connection.sql('SELECT "offset" FROM gone ORDER BY "offset"').fetchnumpy()["offset"]
     fresh = form.make_rows(connection.sql(query).to_arrow_reader(rows)) if sources else iter(())
-    return form.merge_rows(kept, gone, fresh, rows)
+    if form.placement is None:
+        return [form.merge_rows(kept, gone, fresh, rows)]
+    return [*(form.merge_rows(group, gone, iter(()), rows) for group in form.group_files(kept)), fresh]
 
 
 def _check(segments: Iterable[Segment], columns: Collection[str]) -> None:

@@ -67,6 +67,11 @@ class RollingParquetWriter:
         """Arrow bytes of the rows buffered for the next row group."""
         return self._buffered_bytes
 
+    @property
+    def has_open_file(self) -> bool:
+        """Whether a file is open."""
+        return self._writer is not None
+
     def flush(self) -> None:
         """Write the buffered rows as a row group."""
         self._flush()

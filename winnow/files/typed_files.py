@@ -6,8 +6,8 @@ manifest has the same figures of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,26 @@ class TypedFileWriter:
     """Writes rows of one partition, in offset order, into files of about ``file_bytes`` or less.
 
     A batch of another schema than the one before begins a new file. Minima and maxima are written of partition, offset
-    and timestamp alone.
+    and timestamp, and of those that ``list_columns`` lists of a schema; of no others.
+
+    ``measure``: gives further minima and maxima of rows by field id, of which ``note`` gets those of each file.
     """
 
-    def __init__(self, *, partition: int, file_bytes: int, name: Callable[[], str], below: str) -> None:
+    def __init__(
+        self,
+        *,
+        partition: int,
+        file_bytes: int,
+        name: Callable[[], str],
+        below: str,
+        list_columns: Callable[[pa.Schema], list[str]] = lambda _: [],
+        measure: Callable[[pa.RecordBatch], Mapping[int, tuple[Any, Any]]] = lambda _: {},
+        note: Callable[[str, Mapping[int, tuple[Any, Any]]], None] = lambda *_: None,
+    ) -> None:
         self._partition = partition
+        self._list_columns = list_columns
+        self._measure = measure
+        self._note = note
         self._file_bytes = file_bytes
         self._name = name
         self._below = below
@@ -54,9 +69,32 @@ class TypedFileWriter:
         if self._open is None or self._schema is None or not batch.schema.equals(self._schema, check_metadata=True):
             self._close()
             self._schema = batch.schema
-            self._open = _OneSchemaWriter(self._partition, batch.schema, self._file_bytes, self._name, self._below)
+            self._open = _OneSchemaWriter(
+                self._partition,
+                batch.schema,
+                self._file_bytes,
+                self._name,
+                self._below,
+                further=self._list_columns(batch.schema),
+                note=self._note,
+            )
         last = self._finished[-1].last_offset if self._finished else -1
-        self._open.write_after(last, batch)
+        self._open.write_after(last, batch, self._measure(batch))
+
+    @property
+    def held_bytes(self) -> int:
+        """Arrow bytes of the rows that are not written yet."""
+        return 0 if self._open is None else self._open.held_bytes
+
+    @property
+    def has_open_file(self) -> bool:
+        """Whether a file is open."""
+        return self._open is not None and self._open.has_open_file
+
+    def flush(self) -> None:
+        """Write the rows that are held."""
+        if self._open is not None:
+            self._open.flush()
 
     def finish(self) -> tuple[Segment, ...]:
         """Close the open file and return all in offset order; they are complete, but not synced yet."""
@@ -75,16 +113,27 @@ class TypedFileWriter:
 
 
 class _OneSchemaWriter(RollingParquetWriter):
-    def __init__(self, partition: int, schema: pa.Schema, file_bytes: int, name: Callable[[], str], below: str) -> None:
+    def __init__(
+        self,
+        partition: int,
+        schema: pa.Schema,
+        file_bytes: int,
+        name: Callable[[], str],
+        below: str,
+        *,
+        further: list[str],
+        note: Callable[[str, Mapping[int, tuple[Any, Any]]], None],
+    ) -> None:
         super().__init__(
             schema,
             file_bytes=file_bytes,
             name=lambda _: name(),
             below=below,
             store_schema=False,
-            write_statistics=[PARTITION_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN],
+            write_statistics=[PARTITION_COLUMN, OFFSET_COLUMN, TIMESTAMP_COLUMN, *further],
         )
         self._partition = partition
+        self._note = note
         self._finished: list[Segment] = []
         self._last = -1
         self._reset()
@@ -93,8 +142,9 @@ class _OneSchemaWriter(RollingParquetWriter):
         self._first: int | None = None
         self._records = 0
         self._times_ms: list[int] = []
+        self._bounds: dict[int, tuple[Any, Any]] = {}
 
-    def write_after(self, last: int, batch: pa.RecordBatch) -> None:
+    def write_after(self, last: int, batch: pa.RecordBatch, measured: Mapping[int, tuple[Any, Any]]) -> None:
         offsets = batch.column(OFFSET_COLUMN).to_numpy(zero_copy_only=True)
         if offsets[0] <= max(last, self._last) or (np.diff(offsets) <= 0).any():
             raise ValueError("offsets must increase within a writer of rows")
@@ -104,11 +154,15 @@ class _OneSchemaWriter(RollingParquetWriter):
         bounds = pc.min_max(batch.column(TIMESTAMP_COLUMN).cast(pa.int64()))
         times = [bound.as_py() // 1000 for bound in bounds.values() if bound.is_valid]
         self._times_ms = [min(self._times_ms + times), max(self._times_ms + times)] if self._times_ms or times else []
+        for number, (low, high) in measured.items():
+            known = self._bounds.get(number, (low, high))
+            self._bounds[number] = min(low, known[0]), max(high, known[1])
         super().write(batch)
 
     def _handle_closed_file(self, uri: str, size_bytes: int) -> None:
         assert self._first is not None
         low, high = self._times_ms or (None, None)
+        self._note(uri, self._bounds)
         self._finished.append(
             Segment(uri, self._partition, self._first, self._last, self._records, size_bytes, low, high, tombstones=0)
         )

@@ -15,8 +15,9 @@ from winnow.files import storage
 from winnow.log.document_places import make_copies_name
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY
 from winnow.log.state import STATE_PROPERTY
-from winnow.log.table import LOG_SCHEMA, LOG_SPEC, TOPIC_PROPERTY
+from winnow.log.table import LOG_SCHEMA, TOPIC_PROPERTY, matches_layout
 from winnow.values.counts import format_count
+from winnow.values.latest_layout import TableLayout
 from winnow.values.model import Segment
 from winnow.values.topic_state import SegmentDigest, TopicState
 
@@ -163,8 +164,13 @@ def require_below(topic: str, table: Table, path: str) -> None:
         raise _make_damage_error(topic, table.metadata_location, wrong)
 
 
-def find_contradiction(metadata: TableMetadata, columns: Schema = LOG_SCHEMA) -> str | None:
-    """Find what in the metadata of a table that has at least ``columns`` contradicts itself; None: nothing."""
+def find_contradiction(
+    metadata: TableMetadata, columns: Schema = LOG_SCHEMA, layout: TableLayout | None = None
+) -> str | None:
+    """Find what in the metadata of a table that has at least ``columns`` contradicts itself; None: nothing.
+
+    ``layout``: of its files beside the topic partition.
+    """
     main = metadata.refs.get(MAIN)
     current = metadata.current_snapshot()
     if current is None and (metadata.snapshots or metadata.current_snapshot_id is not None or main is not None):
@@ -178,9 +184,9 @@ def find_contradiction(metadata: TableMetadata, columns: Schema = LOG_SCHEMA) ->
         found = fields.get(field.field_id)
         if found is None or (found.name, type(found.field_type)) != (field.name, type(field.field_type)):
             return f"the schema has no column {field.name} as a topic has it (field id {field.field_id})"
-    spec = [(each.source_id, each.field_id, str(each.transform)) for each in metadata.spec().fields]
-    if spec != [(each.source_id, each.field_id, str(each.transform)) for each in LOG_SPEC.fields]:
-        return "the table is not partitioned by the topic partition"
+    layout = layout or TableLayout()
+    if not matches_layout(metadata.spec(), layout):
+        return f"the table is not partitioned by the topic partition{f' and {layout}' if layout.terms else ''}"
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -17,14 +17,22 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.manifest import ManifestContent
 
 from winnow.errors import CommitUnknownError, DamagedMetadataError, ForeignTableError
+from winnow.files.placed_files import FilePlace
 from winnow.log.catalog_access import ensure_namespace, find_landed, translate_catalog_errors
 from winnow.log.deleted_topics import drop_table
 from winnow.log.head_checks import find_contradiction
 from winnow.log.log_update import LogUpdate
-from winnow.log.manifests import list_live_manifests, list_live_segments, reduce_garbage_collection
+from winnow.log.manifests import (
+    list_live_manifests,
+    list_live_segments,
+    read_live_places,
+    reduce_garbage_collection,
+)
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
+from winnow.log.table_placement import TablePlacement, make_partition_spec
 from winnow.log.typed_schema import list_required_columns, stage_schema
+from winnow.values.latest_layout import TableLayout, parse_layout
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ _COMMITTED: Final = "winnow.latest.snapshot-timestamp-ms"
 _UUID: Final = "winnow.latest.table-uuid"
 _ORDER: Final = "winnow.latest.order"
 _SHAPE: Final = "winnow.latest.shape"
+_LAYOUT: Final = "winnow.latest.layout"
 _OPERATION: Final = "winnow.operation"
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -50,7 +59,8 @@ class ReflectedLog:
 
     ``snapshot_id`` and ``committed_ms``: the log's snapshot, and its time. ``table_uuid``: identity of the log's table.
     ``order``: the order by which winners were chosen. ``shape``: tells how columns are made of records
-    (:meth:`winnow.values.row_shape.RowShape.compute_digest`).
+    (:meth:`winnow.values.row_shape.RowShape.compute_digest`). ``layout``: how rows are distributed to files beside the
+    topic partition (:class:`winnow.values.latest_layout.TableLayout`).
     """
 
     snapshot_id: int
@@ -58,6 +68,7 @@ class ReflectedLog:
     table_uuid: str
     order: str
     shape: str = ""
+    layout: TableLayout = field(default_factory=TableLayout)
 
     def to_summary(self) -> dict[str, str]:
         """Return the properties of a snapshot that shows this."""
@@ -67,6 +78,7 @@ class ReflectedLog:
             _UUID: self.table_uuid,
             _ORDER: self.order,
             **({_SHAPE: self.shape} if self.shape else {}),
+            **({_LAYOUT: str(self.layout)} if self.layout.terms else {}),
         }
 
     @classmethod
@@ -79,6 +91,7 @@ class ReflectedLog:
                 summary[_UUID],
                 summary[_ORDER],
                 summary.get(_SHAPE, ""),
+                parse_layout(summary.get(_LAYOUT, "")),
             )
         except (KeyError, ValueError):
             return None
@@ -178,6 +191,25 @@ class LatestTable:
                     found.setdefault(segment.partition, []).append(segment)
         return {number: tuple(sorted(found[number], key=_BY_OFFSET)) for number in sorted(found)}
 
+    def open_placement(self, head: LatestHead | None, layout: TableLayout) -> TablePlacement | None:
+        """Open what distributes rows by ``layout``; None: it has no terms. ``head`` None: all files are written anew.
+
+        Raises:
+            DamagedMetadataError: a manifest is damaged.
+            ServiceError: the catalog or its object store cannot be reached.
+        """
+        if not layout.terms:
+            return None
+        if head is None:
+            return TablePlacement(self.topic, layout, [None] * len(layout.terms))
+        places: dict[str, FilePlace] = {}
+        with reduce_garbage_collection(), translate_catalog_errors(f"The files of {self.name} could not be listed"):
+            for manifest in self._list_manifests(head.table):
+                found = read_live_places(head.table.io, manifest)
+                places.update((path, FilePlace(values)) for path, values in found.items())
+        field_ids: list[int | None] = [known.source_id for known in head.table.spec().fields[1:]]
+        return TablePlacement(self.topic, layout, field_ids, places)
+
     def commit(
         self,
         head: LatestHead | None,
@@ -187,11 +219,13 @@ class LatestTable:
         remove: Collection[Segment],
         operation: str,
         schema: Schema | None = None,
+        placement: TablePlacement | None = None,
     ) -> int | None:
         """Replace files by others in one snapshot over exactly ``head``; return its id, None if another came first.
 
         ``head`` None: there was no table, and it is created. ``schema``: what the table's becomes in the same commit,
-        the one of the files in ``add``.
+        the one of the files in ``add``; None: it stays, and so do partition fields. ``placement``: by which these files
+        were written.
 
         Raises:
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
@@ -203,8 +237,8 @@ class LatestTable:
                 return None
             table = head.table
             transaction = StagedTransaction(table)
-            if schema is not None and schema.fields != table.schema().fields:
-                stage_schema(transaction, schema)
+            if schema is not None:
+                stage_schema(transaction, schema, make_partition_spec(table.metadata, placement))
             producer = LogUpdate(
                 transaction,
                 table,
@@ -212,6 +246,7 @@ class LatestTable:
                 add=add,
                 remove=[segment.path for segment in remove],
                 remove_from={segment.partition for segment in remove},
+                places=None if placement is None else placement.places,
             )
             producer.snapshot_properties = {_OPERATION: operation, **reflected.to_summary()}
             producer.commit()
@@ -258,18 +293,19 @@ class LatestTable:
     def _make_head(self, table: Table) -> LatestHead:
         if not self.owns(table):
             raise self.make_foreign_table_error()
-        wrong = find_contradiction(table.metadata, list_required_columns(table.schema()))
+        snapshot = table.current_snapshot()
+        summary = {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
+        reflected = ReflectedLog.from_summary(summary)
+        layout = None if reflected is None else reflected.layout
+        wrong = find_contradiction(table.metadata, list_required_columns(table.schema()), layout)
         if wrong is not None:
             raise DamagedMetadataError(
                 f"The metadata of {self.name} are damaged, or another tool changed them: {wrong}.",
                 left="Nothing was changed.",
                 next=self._format_way_out(),
             )
-        snapshot = table.current_snapshot()
         if snapshot is None:
             return LatestHead(table, None)
-        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        reflected = ReflectedLog.from_summary(summary)
         if reflected is None:
             raise ForeignTableError(
                 f"Another program committed the newest snapshot of {self.name}.",

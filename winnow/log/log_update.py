@@ -9,17 +9,19 @@ together. So the number of manifests follows the number of files, not the number
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.manifest import DATA_FILE_TYPE, DataFile, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table.snapshots import Operation
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import Record
 
 from winnow.errors import WinnowError
+from winnow.files.placed_files import FilePlace
 from winnow.log.file_checksums import ChecksumNames
 from winnow.log.manifests import (
     count_live_files,
@@ -28,7 +30,7 @@ from winnow.log.manifests import (
     read_live_entries,
     reduce_garbage_collection,
 )
-from winnow.log.table import LOG_SPEC, make_data_file
+from winnow.log.table import BOUNDED_IDS, LOG_SPEC, make_data_file
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ MAXIMUM_MANIFEST_ENTRIES: Final = 10_000
 MAXIMUM_SMALL_MANIFESTS: Final = 20
 """Maximum small manifests before a commit merges them; keeps the number of files that planning opens low."""
 _MAXIMUM_BLOCK_ENTRIES: Final = 1_000
+_DATA_FILE_COLUMNS: Final = [column.name for column in DATA_FILE_TYPE[2].fields]
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: new segments.
         remove: paths of segments to take out. :attr:`missing` counts those that are no longer in the log.
         remove_from: their partitions; None: any.
+        places: of the new files that lie in a table which is partitioned by more than the topic partition.
         begun_ms: when what is committed began to be built, the time that the snapshot bears; None: the present.
     """
 
@@ -74,6 +78,7 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         add: Sequence[Segment],
         remove: Sequence[str],
         remove_from: Collection[int] | None = None,
+        places: Mapping[str, FilePlace] | None = None,
         begun_ms: int | None = None,
     ) -> None:
         self._begun_ms = begun_ms
@@ -81,10 +86,11 @@ class LogUpdate(_SnapshotProducer["LogUpdate"]):
         super().__init__(Operation.OVERWRITE if remove else Operation.APPEND, transaction, self._files)
         metadata = transaction.table_metadata  # with a schema that is staged for these files
         for segment in add:
-            self.append_data_file(make_data_file(metadata, segment))
+            self.append_data_file(make_data_file(metadata, segment, (places or {}).get(segment.path)))
         self._live_before = sum(map(count_live_files, manifests))
         with reduce_garbage_collection():
             self._carried = self._carry(manifests, frozenset(remove), remove_from, adds=bool(add))
+            self._carried.gone[:] = map(_drop_place, self._carried.gone)
         for entry in self._carried.gone:
             self.delete_data_file(entry.data_file)
         self.missing: int = len(frozenset(remove)) - len(self._carried.gone)
@@ -236,6 +242,23 @@ def _make_entry(
         file_sequence_number=None if before is None else before.file_sequence_number,
         data_file=file,
     )
+
+
+def _drop_place(entry: ManifestEntry) -> ManifestEntry:
+    """Return the entry of a file that leaves, without what it says of values in a table with further partition fields.
+
+    It stands under the first spec, which has the topic partition alone: values of rows that are gone, erased ones too,
+    must not be in the newest snapshot, and the columns of a former spec may be gone.
+    """
+    file = entry.data_file
+    if len(file.partition) == 1:
+        return entry
+    file[_DATA_FILE_COLUMNS.index("partition")] = Record(file.partition[0])
+    for name in ("lower_bounds", "upper_bounds"):
+        place = _DATA_FILE_COLUMNS.index(name)
+        file[place] = {number: bound for number, bound in file[place].items() if number in BOUNDED_IDS}
+    file.spec_id = LOG_SPEC.spec_id
+    return entry
 
 
 def _is_small(manifest: ManifestFile) -> bool:

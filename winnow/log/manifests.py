@@ -131,6 +131,15 @@ def read_live_sizes(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[int, 
     return found
 
 
+def read_live_places(io: FileIO, manifest: ManifestFile) -> dict[str, tuple[Any, ...]]:
+    """Read the partition values of the live entries of ``manifest`` by path, without the topic partition.
+
+    Raises:
+        DamagedMetadataError: the manifest is damaged or cut off.
+    """
+    return {row[0]: tuple(row[1][1:]) for status, row in _read_entry_rows(io, manifest) if status != _DELETED}
+
+
 def read_live_entries(io: FileIO, manifest: ManifestFile) -> list[ManifestEntry]:
     """Read the live entries of ``manifest`` with all their columns, for a commit that takes them over.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyiceberg.conversions import to_bytes
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
@@ -14,18 +14,23 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
+    IcebergType,
     IntegerType,
     ListType,
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
     TimestamptzType,
 )
+from pyiceberg.utils.truncate import truncate_upper_bound_text_string
 
 from winnow.config.kafka_settings import KafkaRecord
+from winnow.files.placed_files import FilePlace
 from winnow.files.segments import FIELD_IDS, HEADER_KEY_ID, HEADER_VALUE_ID, HEADERS_ELEMENT_ID
 from winnow.log.recorded_configuration import PARTITIONS_PROPERTY, make_initial_property, make_kafka_property
+from winnow.values.latest_layout import TableLayout
 from winnow.values.model import Segment
 from winnow.values.typed_columns import SystemColumn
 
@@ -64,6 +69,10 @@ LOG_SCHEMA = Schema(
 )
 """The columns of Spark's Kafka source, all optional (see :mod:`winnow.files.segments`)."""
 
+BOUNDED_IDS = frozenset({_PARTITION, _OFFSET, _TIMESTAMP})
+"""The columns of which every table's metadata have bounds."""
+_MAXIMUM_BOUND_CHARACTERS = 16
+
 LOG_SPEC = PartitionSpec(PartitionField(_PARTITION, 1000, IdentityTransform(), "partition"))
 
 LOG_SORT_ORDER = SortOrder(
@@ -74,6 +83,14 @@ LOG_SORT_ORDER = SortOrder(
     order_id=1,
 )
 """The order of the records in every file. It is declared for readers; Winnow's own commits do not rely on it."""
+
+
+def matches_layout(spec: PartitionSpec, layout: TableLayout) -> bool:
+    """Check whether a table with ``spec`` is partitioned by the topic partition, and then as ``layout`` says."""
+    first = [(known.source_id, known.field_id, str(known.transform)) for known in spec.fields[:1]]
+    rest = [str(known.transform) for known in spec.fields[1:]]
+    own = [(known.source_id, known.field_id, str(known.transform)) for known in LOG_SPEC.fields]
+    return first == own and rest == [term.transform_name for term in layout.terms]
 
 
 def declare_sort_order(transaction: Transaction) -> None:
@@ -132,12 +149,14 @@ def find_sort_order_id(metadata: TableMetadata) -> int | None:
     return declared.order_id if declared.fields == LOG_SORT_ORDER.fields else None
 
 
-def make_data_file(metadata: TableMetadata, segment: Segment) -> DataFile:
+def make_data_file(metadata: TableMetadata, segment: Segment, place: FilePlace | None = None) -> DataFile:
     """Make the manifest entry of a segment from figures counted while it was written; its footer is not read again.
 
-    Bounds are given for partition, offset and timestamp only: key and value appear as counts. Of a typed table, where
-    their ids are those of what could not be decoded, they do not appear.
+    Bounds are given for partition, offset and timestamp only, and those of ``place``: key and value appear as counts.
+    Of a typed table, where their ids are those of what could not be decoded, they do not appear. ``place``: where the
+    file is in a table that is partitioned by more than the topic partition.
     """
+    place = place or FilePlace(())
     counted = [_PARTITION, _OFFSET, _TIMESTAMP, _TIMESTAMP_TYPE, _KEY, _VALUE]
     nulls = {_PARTITION: 0, _OFFSET: 0, _KEY: segment.keyless, _VALUE: segment.tombstones}
     if metadata.schema().find_column_name(_PARTITION) == SystemColumn.PARTITION:
@@ -155,11 +174,15 @@ def make_data_file(metadata: TableMetadata, segment: Segment) -> DataFile:
     if segment.min_timestamp_ms is not None and segment.max_timestamp_ms is not None:
         lower[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.min_timestamp_ms * 1000)
         upper[_TIMESTAMP] = to_bytes(TimestamptzType(), segment.max_timestamp_ms * 1000)
+    for number, (low, high) in place.bounds.items():
+        lower[number], greatest = _make_bounds(metadata.schema().find_type(number), low, high)
+        if greatest is not None:
+            upper[number] = greatest
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=segment.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(segment.partition),
+        partition=Record(segment.partition, *place.values),
         record_count=segment.records,
         file_size_in_bytes=segment.size_bytes,
         column_sizes={},
@@ -175,3 +198,15 @@ def make_data_file(metadata: TableMetadata, segment: Segment) -> DataFile:
     )
     file.spec_id = metadata.default_spec_id
     return file
+
+
+def _make_bounds(kind: IcebergType, low: Any, high: Any) -> tuple[bytes, bytes | None]:
+    """Encode bounds, those of text cut as other programs do it; None: no text of that length is above all values."""
+    assert isinstance(kind, PrimitiveType)
+    if not isinstance(kind, StringType):
+        return to_bytes(kind, low), to_bytes(kind, high)
+    cut = truncate_upper_bound_text_string(high, _MAXIMUM_BOUND_CHARACTERS)
+    try:
+        return low[:_MAXIMUM_BOUND_CHARACTERS].encode(), None if cut is None else cut.encode()
+    except UnicodeEncodeError:  # the next character is none
+        return low[:_MAXIMUM_BOUND_CHARACTERS].encode(), None

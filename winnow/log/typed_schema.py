@@ -19,11 +19,15 @@ import pyarrow as pa
 from pyiceberg.exceptions import ResolveError
 from pyiceberg.schema import Schema, promote
 from pyiceberg.table.update import (
+    AddPartitionSpecUpdate,
     AddSchemaUpdate,
     AssertCurrentSchemaId,
+    AssertDefaultSpecId,
     RemovePropertiesUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSpecUpdate,
     SetPropertiesUpdate,
+    TableRequirement,
     TableUpdate,
 )
 from pyiceberg.types import (
@@ -54,6 +58,9 @@ from winnow.log.table import LOG_SCHEMA, METRICS_PREFIX, make_table_properties
 from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
 
 if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionSpec
+    from pyiceberg.table.metadata import TableMetadata
+
     from winnow.log.staged_transaction import StagedTransaction
 
 Nested = TypeVar("Nested", StructType, ListType, MapType)
@@ -167,13 +174,29 @@ class TypedSchema:
         return build_arrow_schema(self.schema)
 
 
-def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:
-    """Make ``schema`` the table's as part of ``transaction``, before files with it are added.
+def stage_schema(transaction: StagedTransaction, schema: Schema, spec: PartitionSpec) -> None:
+    """Make ``schema`` and ``spec`` the table's as part of ``transaction``, before files with them are added.
 
-    Name mapping and metrics follow, so that no program writes bounds of what comes from keys and values. The commit
-    fails if another process changed the schema meanwhile.
+    Both at once: neither the former spec need have its columns in the new schema, nor the new one in the former. Name
+    mapping and metrics follow, so that no program writes bounds of what comes from keys and values. The commit fails if
+    another process changed one of them meanwhile.
     """
     metadata = transaction.table_metadata
+    updates: tuple[TableUpdate, ...] = ()
+    requirements: tuple[TableRequirement, ...] = ()
+    if schema.fields != metadata.schema().fields:
+        updates += _list_schema_updates(metadata, schema)
+        requirements += (AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id}),)
+    if spec.spec_id != metadata.default_spec_id:
+        if all(known.spec_id != spec.spec_id for known in metadata.partition_specs):
+            updates += (AddPartitionSpecUpdate(spec=spec),)
+        updates += (SetDefaultSpecUpdate.model_validate({"spec-id": spec.spec_id}),)
+        requirements += (AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),)
+    if updates:
+        transaction._apply(updates, requirements)
+
+
+def _list_schema_updates(metadata: TableMetadata, schema: Schema) -> tuple[TableUpdate, ...]:
     properties = make_table_properties(schema)
     outdated = [name for name in metadata.properties if name.startswith(METRICS_PREFIX) and name not in properties]
     known = next((known for known in metadata.schemas if known.fields == schema.fields), None)
@@ -190,8 +213,7 @@ def stage_schema(transaction: StagedTransaction, schema: Schema) -> None:
     changed = {name: text for name, text in properties.items() if metadata.properties.get(name) != text}
     if changed:
         updates += (SetPropertiesUpdate(updates=changed),)
-    unchanged = AssertCurrentSchemaId.model_validate({"current-schema-id": metadata.current_schema_id})
-    transaction._apply(updates, (unchanged,))
+    return updates
 
 
 def _list_topic_fields(schema: Schema) -> list[NestedField]:
@@ -252,7 +274,7 @@ def _evolve_type(present: IcebergType | None, kind: pa.DataType, ids: Iterator[i
             value_type=_evolve_type(None if mapping is None else mapping.value_type, kind.item_type, ids),
             value_required=False,
         )
-    primitive = _make_primitive(kind)
+    primitive = make_primitive(kind)
     return primitive if present is None else _promote(present, primitive)
 
 
@@ -271,7 +293,12 @@ def _promote(present: IcebergType, primitive: PrimitiveType) -> IcebergType:
     raise ValueError(f"Iceberg cannot make {primitive} of {present}")
 
 
-def _make_primitive(kind: pa.DataType) -> PrimitiveType:
+def make_primitive(kind: pa.DataType) -> PrimitiveType:
+    """Return the type of a column of ``kind``.
+
+    Raises:
+        ValueError: no column has it, or it is a struct, a list or a map.
+    """
     if pa.types.is_decimal128(kind):
         return DecimalType(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):

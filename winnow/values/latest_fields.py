@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+_SUFFIX: Final = re.compile(r"(?<=.)__[a-z0-9]+$")
 
 
 class FieldRule(StrEnum):
@@ -25,6 +29,22 @@ class FieldRules:
     def hides(self) -> bool:
         """Whether there are fields that must not be seen: those that are not named, if nothing else."""
         return bool(self.entries)
+
+    def shows(self, path: str) -> bool:
+        """Check whether there is a column for the field at ``path``, as it is or as a digest.
+
+        Of a column's name what follows two underscores does not count: it tells columns of one field apart.
+        """
+        steps = path.split(".")
+        steps[0] = _SUFFIX.sub("", steps[0])
+        shown = not self.entries
+        for entry, rule in self.entries:
+            outer = entry.split(".")
+            if outer == steps[: len(outer)]:
+                if rule is FieldRule.DROP or (rule is FieldRule.HMAC and len(outer) < len(steps)):
+                    return False
+                shown = True
+        return shown
 
     @property
     def needs_secret(self) -> bool:

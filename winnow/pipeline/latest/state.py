@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from winnow.engine.damage import explain_failure
 from winnow.engine.latest_records import build_latest_plan
 from winnow.engine.strategy_diff import RecordOrder
-from winnow.errors import DamagedSegmentError, RunAgainError
+from winnow.errors import ConfigurationError, DamagedSegmentError, RunAgainError
 from winnow.log.topic_log import TopicLog
 from winnow.planning.cleanable import PartitionLog, Rules, find_first_dirty_offset
 from winnow.values.model import PartitionPlan, Segment
@@ -34,10 +34,13 @@ def explain_scan_errors(topic_log: TopicLog, log: PartitionLog) -> Iterator[None
 
     Raises:
         RunAgainError: a segment was swept meanwhile.
+        ConfigurationError: as it was raised.
         WinnowError: see :func:`winnow.engine.damage.explain_failure`.
     """
     try:
         yield
+    except ConfigurationError:
+        raise  # says itself what to change
     except Exception as problem:
         found = explain_failure(problem, log.topic, build_partition_plan(log))
         name = f"{log.topic}-{log.partition}"

@@ -32,6 +32,7 @@ from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
 from winnow.log.snapshot_expiry import NO_GRACE_MS
+from winnow.log.table_placement import TablePlacement
 from winnow.log.topics import TopicLogs
 from winnow.log.typed_schema import TypedSchema
 from winnow.pipeline.installation import Installation
@@ -43,6 +44,7 @@ from winnow.pipeline.latest.table_change import ChangeWriter, TableChange
 from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.events import log_event
+from winnow.values.latest_layout import TableLayout
 from winnow.values.model import Segment
 
 log = logging.getLogger("winnow")
@@ -239,9 +241,10 @@ def _update_from(
         view.head.table_uuid,
         _name_order(order),
         compute_shape(installation, topic, view.config.row_shape),
+        view.config.latest_layout,
     )
     rows = {} if present is None else table.segments(present)
-    base, why = _find_base(view, present, reflected)
+    base, why = _find_base(view, present, reflected, has_rows=bool(rows))
     if base is not None and present is not None and _shows_same(view, base):
         assert present.reflected is not None
         count = sum(segment.records for segment in chain.from_iterable(rows.values()))
@@ -253,16 +256,34 @@ def _update_from(
         present = table.create()
         if present is None:
             return None
-    table_rows = make_table_rows(installation, view, present, goes_on=_has_shape(present, reflected.shape))
+    goes_on = _has_shape(present, reflected.shape)
+    table_rows = make_table_rows(installation, view, present, goes_on=goes_on)
+    placement = table.open_placement(
+        present if goes_on and _has_layout(present, reflected.layout) else None, reflected.layout
+    )
     folder = storage.join(table.location, "data", uuid.uuid4().hex)
-    change = ChangeWriter(installation, view, order, table_rows, folder, runner).write(rows, base)
+    change = ChangeWriter(installation, view, order, table_rows, folder, runner, placement).write(rows, base)
+    if not change.leaves_rows(rows):
+        # Without rows there need be no columns to partition by.
+        placement, reflected = None, replace(reflected, layout=TableLayout())
     if table_rows is not None:
         try:
+            if placement is not None:
+                placement.require_columns(table_rows.maker.get_schema())
             require_sound_change(installation, view, order, table_rows, rows, change, reflected)
         except BaseException:
             storage.delete_unreferenced((segment.path for segment in change.added), below=table.location)
             raise
-    done = _commit(table, present, reflected, rows, change, None if base is not None else why, table_rows)
+    done = _commit(
+        table,
+        present,
+        reflected,
+        rows,
+        change,
+        None if base is not None else why,
+        table_rows=table_rows,
+        placement=placement,
+    )
     return None if done is None else replace(done, hides_fields=hides)
 
 
@@ -270,7 +291,9 @@ def _name_order(order: RecordOrder) -> str:
     return order.strategy.value if order.header is None else f"{order.strategy.value}:{order.header}"
 
 
-def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog) -> tuple[Head | None, str]:
+def _find_base(
+    view: TopicView, present: LatestHead | None, wanted: ReflectedLog, *, has_rows: bool
+) -> tuple[Head | None, str]:
     """Find the log's head that the table reflects, if the way from there is known; else say why it is not."""
     shown = None if present is None else present.reflected
     if shown is None:
@@ -281,6 +304,8 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
         return None, "the topic's strategy is another one"
     if shown.shape != wanted.shape:
         return None, "its columns are made in another way"
+    if has_rows and shown.layout != wanted.layout:
+        return None, "its files are partitioned in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:
@@ -294,6 +319,10 @@ def _find_base(view: TopicView, present: LatestHead | None, wanted: ReflectedLog
 
 def _has_shape(present: LatestHead | None, shape: str) -> bool:
     return present is not None and present.reflected is not None and present.reflected.shape == shape
+
+
+def _has_layout(present: LatestHead | None, layout: TableLayout) -> bool:
+    return present is not None and present.reflected is not None and present.reflected.layout == layout
 
 
 def _shows_same(view: TopicView, base: Head) -> bool:
@@ -324,7 +353,9 @@ def _commit(
     rows: Mapping[int, tuple[Segment, ...]],
     change: TableChange,
     rebuilt: str | None,
+    *,
     table_rows: TableRows | None,
+    placement: TablePlacement | None,
 ) -> LatestUpdate | None:
     try:
         snapshot_id = table.commit(
@@ -334,6 +365,7 @@ def _commit(
             remove=change.removed,
             operation="update-latest" if rebuilt is None else "rebuild-latest",
             schema=(TypedSchema() if table_rows is None else table_rows.table_schema).schema,
+            placement=placement,
         )
     except CommitUnknownError:
         raise  # the table may name the files

@@ -10,8 +10,10 @@ from winnow.engine.latest_plans import PartitionUpdate, PartitionUpdatePlan
 from winnow.engine.latest_rows import RecordForm, TypedForm, find_root
 from winnow.engine.latest_update import write_part
 from winnow.engine.strategy_diff import RecordOrder
+from winnow.errors import UsageError
 from winnow.files import storage
 from winnow.log.head import Head
+from winnow.log.table_placement import TablePlacement
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.decoders import TableRows
 from winnow.pipeline.latest.run_spark import SparkUpdate
@@ -19,6 +21,7 @@ from winnow.pipeline.latest.state import build_partition_plan, explain_scan_erro
 from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.cleanable import PartitionLog
+from winnow.quality.latest_facts import NOTHING_UPDATED
 from winnow.values.model import Segment
 
 LOCAL = "local"
@@ -44,13 +47,18 @@ class TableChange:
         """The files that leave it."""
         return [segment for part in self.parts for segment in part.removed]
 
+    def leaves_rows(self, present: Mapping[int, tuple[Segment, ...]]) -> bool:
+        """Check whether the table with the files ``present`` has rows after the change."""
+        return bool(self.added) or len(self.removed) < sum(map(len, present.values()))
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeWriter:
     """Writes what an update changes.
 
     ``order``: of winners; ``rows``: how rows are made, None: they are the records; ``folder``: of new files;
-    ``runner``: :data:`LOCAL` or :data:`SPARK`, None: by size.
+    ``runner``: :data:`LOCAL` or :data:`SPARK`, None: by size. ``placement``: which rows go into one file; with it, no
+    task writes them. None: those of a topic partition.
     """
 
     installation: Installation
@@ -59,6 +67,7 @@ class ChangeWriter:
     rows: TableRows | None
     folder: str
     runner: str | None = None
+    placement: TablePlacement | None = None
 
     def write(self, present: Mapping[int, tuple[Segment, ...]], base: Head | None) -> TableChange:
         """Write the files of an update of the table's files ``present`` from ``base``, or of all rows without one.
@@ -94,6 +103,15 @@ class ChangeWriter:
         return PartitionUpdatePlan(build_partition_plan(partition), rows, before)
 
     def _is_on_spark(self, parts: Sequence[PartitionUpdatePlan]) -> bool:
+        if self.placement is not None:
+            if self.runner == SPARK:
+                raise UsageError(
+                    f"The table of the latest state of topic {self.view.log.topic} is partitioned by "
+                    f"{self.placement.layout}, and Spark does not write such a table.",
+                    left=NOTHING_UPDATED,
+                    next=f"Update it in one process: winnow latest-table update {self.view.log.topic} --engine local",
+                )
+            return False
         if self.runner is not None:
             return self.runner == SPARK and bool(parts)
         settings = self.installation.settings
@@ -104,7 +122,7 @@ class ChangeWriter:
         self, parts: Sequence[PartitionUpdatePlan], logs: Mapping[int, PartitionLog]
     ) -> list[PartitionUpdate]:
         maker = None if self.rows is None else self.rows.maker
-        form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema)
+        form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema, placement=self.placement)
         updates: list[PartitionUpdate] = []
         topic = self.view.log.topic
         try:
