@@ -17,6 +17,7 @@ from winnow.pipeline.explain.why import explain_key
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table_rows import LatestRows, open_latest_rows
 from winnow.schemas.json_rows import write_json_rows
+from winnow.values.counts import format_count
 from winnow.values.typed_columns import ALIASES, SystemColumn
 
 MAXIMUM_ROWS: Final = 200
@@ -48,7 +49,9 @@ def list_rows(installation: Installation, topic: str, parameters: Parameters) ->
         "rows": documents,
         "is_cut": is_cut,
     }
-    return Answer(document, f"{topic}-{partition}: {len(documents)} row(s) of the latest state from row {start}")
+    return Answer(
+        document, f"{topic}-{partition}: {format_count(len(documents), 'row')} of the latest state from row {start}"
+    )
 
 
 def show_row(installation: Installation, topic: str, parameters: Parameters) -> Answer:

@@ -120,7 +120,7 @@ def describe_places(records: list[Document]) -> str:
     for number in sorted({each["partition"] for each in records}):
         offsets = [int(each["offset"]) for each in records if each["partition"] == number]
         parts.append(f"{len(offsets)} of partition {number} from offset {min(offsets)} to {max(offsets)}")
-    return f"{len(records)} record(s): {', '.join(parts)}" if parts else "no record"
+    return f"{format_count(len(records), 'record')}: {', '.join(parts)}" if parts else "no record"
 
 
 def _find_start(browsed: BrowsedPartition, parameters: Parameters, limit: int) -> int:
