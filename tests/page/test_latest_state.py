@@ -133,7 +133,7 @@ def test_rows_take_the_permission_of_records_and_are_in_the_audit_log(
         entries = store.audit.list_entries(Window(1, 2), topic="visits", action="records_read").rows
     assert [entry.detail for entry in entries] == [
         "visits-0: row of a key in the latest state, offset 117",
-        "visits-0: 2 row(s) of the latest state from row 5",
+        "visits-0: 2 rows of the latest state from row 5",
     ]
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada")
     answer = ask("", {"partition": 0})

@@ -139,7 +139,7 @@ def test_newest_records_of_all_partitions_are_audited_by_partition_and_offset(
         found = ask("", {"limit": 2, "before_offsets": {"0": "12"}})
         assert [each["offset"] for each in found.json()["records"]] == ["10", "11"]
         (entry,) = store.audit.list_entries(Window(1, 1), topic="orders", action="records_read").rows
-    assert entry.detail == "orders: 2 record(s): 2 of partition 0 from offset 10 to 11"
+    assert entry.detail == "orders: 2 records: 2 of partition 0 from offset 10 to 11"
     assert ask("", {"offset": "3"}).status_code == 422
     assert ask("", {"before_offsets": {"x": "3"}}).status_code == 422
 
