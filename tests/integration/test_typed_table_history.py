@@ -25,7 +25,7 @@ from winnow.engine import latest_update
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.spark import plan_job
 from winnow.schemas import row_decoders
-from winnow.schemas.documents import SchemaDocument
+from winnow.schemas.documents import SchemaDocument, SchemaId
 from winnow.schemas.schema_cache import KeptDocuments
 from winnow.values.formats import Format
 from winnow.values.model import Record
@@ -204,7 +204,9 @@ def is_equal(value: Any, shown: Any) -> bool:
 
 
 def keep_documents(schemas: Iterable[dict[str, Any]]) -> KeptDocuments:
-    documents = {number: SchemaDocument("AVRO", json.dumps(schema)) for number, schema in enumerate(schemas)}
+    documents: dict[SchemaId, SchemaDocument] = {
+        number: SchemaDocument("AVRO", json.dumps(schema)) for number, schema in enumerate(schemas)
+    }
     return KeptDocuments("the test", documents)
 
 
