@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from winnow.files.segments import HEADERS_TYPE
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.debezium import unwrap_payload, unwrap_rows
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
@@ -172,11 +173,13 @@ class RecordDecoder:
 
 def _decode_present(decoder: Decoder, records: pa.RecordBatch, side: Side) -> DecodedBatch:
     datums = records.column(side.value)
+    # Changes of a topic are shown without headers.
+    headers = records.column("headers") if "headers" in records.schema.names else pa.nulls(len(datums), HEADERS_TYPE)
     if not datums.null_count:
-        return _decode_datums(decoder, datums, records.column("headers"), side)
+        return _decode_datums(decoder, datums, headers, side)
     is_present = datums.is_valid()
     present = np.flatnonzero(is_present.to_numpy(zero_copy_only=False))
-    decoded = _decode_datums(decoder, datums.drop_null(), records.column("headers").filter(is_present), side)
+    decoded = _decode_datums(decoder, datums.drop_null(), headers.filter(is_present), side)
     places = pa.array(present, pa.int64())
     groups = [DecodedGroup(places.take(group.positions), group.rows) for group in decoded.groups]
     return DecodedBatch(groups, {int(present[position]): text for position, text in decoded.errors.items()})
