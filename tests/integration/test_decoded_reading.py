@@ -13,6 +13,7 @@ import fastavro
 import pytest
 
 from tests.support.cli_runner import NOW_MS, winnow, write_lines
+from tests.support.schema_registry import serve_answers
 
 pytestmark = pytest.mark.usefixtures("winnow_home")
 
@@ -129,6 +130,36 @@ def test_changes_and_the_records_behind_an_answer_are_shown_as_json(tmp_path: Pa
     people = winnow("why", "customers", "--decoded", "--partition", 0, "--offset", 1).stdout
     assert "bert" in people
     assert "value: The datum is damaged" in people
+
+
+def test_changes_decode_by_the_schema_that_a_header_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the key of a deleted one, and where the bytes look as if they began with the id of another schema."""
+
+    def make_schema(*names: str) -> dict[str, Any]:
+        return {"type": "record", "name": "Point", "fields": [{"name": name, "type": "long"} for name in names]}
+
+    schemas = {"1": make_schema(*"abcdef"), "2": make_schema("other")}
+    stream = io.BytesIO()
+    point = dict.fromkeys("abcd", 0) | {"e": 1, "f": 5}
+    fastavro.schemaless_writer(stream, fastavro.parse_schema(schemas["1"]), point)
+    bare = stream.getvalue()
+    assert bare[:5] == b"\0\0\0\0\2"
+    shown, header = base64.b64encode(bare).decode(), base64.b64encode(b"\0\0\0\0\1").decode()
+    headers = [{"key": f"__{side}_schema_id", "value": header} for side in ("key", "value")]
+    records = [
+        {"partition": 0, "timestamp": NOW_MS, "timestampType": 0, "key": shown, "value": value, "headers": headers}
+        for value in (shown, None)
+    ]
+    with serve_answers(lambda path: (200, json.dumps({"schema": json.dumps(schemas[path[-1]])}).encode())) as (url, _):
+        monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
+        formats = [part for side in ("key", "value") for part in ("--config", f"winnow.{side}.format=avro")]
+        winnow("topics", "create", "points", "--partitions", 1, *formats)
+        winnow("ingest", "files", "points", write_lines(tmp_path / "a.jsonl", records))
+        (inserted,) = read_lines("changes", "points", "--decoded", "--from-offset", 0, "--to-offset", 1)
+        (deleted,) = read_lines("changes", "points", "--decoded", "--from-offset", 1)
+    assert (inserted["decoded_key"], inserted["decoded_value"], inserted["error"]) == (point, point, None)
+    assert (deleted["change"], deleted["decoded_key"], deleted["error"]) == ("deleted", point, None)
+    assert "headers" not in inserted
 
 
 def test_json_documents_come_back_as_they_were(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from winnow.errors import UsageError
 from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from winnow.pipeline.explain.changes import OffsetBounds
 
 
@@ -118,14 +120,19 @@ def changes(
         if folder is not None:
             write_to_folder(installation, view.log, plan_changes(view, extents), folder, engine, "change")
             return
-        found = read_changes(installation, view, extents)
+        # A header may name the schema that a key or a value is decoded with.
+        found = read_changes(installation, view, extents, with_headers=decoded)
         if decoded:
-            found = decode_batches(installation, topic, found)
+            found = (_drop_headers(batch) for batch in decode_batches(installation, topic, found))
         if output is None:
             write_to_output(found, standard_output, as_text=text)
             return
         written = write_to_file(found, output, output_format, as_text=text, schema=CHANGE_SCHEMA)
     print_message(f"Wrote {format_count(written, 'change')} to {output}")
+
+
+def _drop_headers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch.select([name for name in batch.schema.names if name != "headers"])
 
 
 def _parse_bounds(option: str, texts: list[str] | None) -> OffsetBounds:

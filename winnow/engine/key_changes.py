@@ -17,6 +17,7 @@ from winnow.engine.task_resources import TaskBudget
 from winnow.engine.winners import build_greatest_offset_sql, build_scan_sql
 from winnow.files import duckdb_connection, storage
 from winnow.files.page_checksums import check_pages
+from winnow.files.segments import HEADERS_TYPE
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ CHANGE_SCHEMA = pa.schema(
     ]
 )
 """``change``: inserted, updated or deleted. A deleted key has no value, offset and timestamp."""
+
+HEADERED_SCHEMA = CHANGE_SCHEMA.append(pa.field("headers", HEADERS_TYPE))
+"""With the headers of the record that has the value; of a deleted key, of the one that had it."""
 
 BATCH_ROWS = 4_096
 
@@ -64,11 +68,12 @@ def read_key_changes(
     budget: TaskBudget,
     *,
     compares_records: bool = False,
+    with_headers: bool = False,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the changed keys in batches of :data:`CHANGE_SCHEMA`, by the offset of the newer of their two winners.
 
     ``compares_records``: one offset may have two records, because an ingest was undone between the extents; so winners
-    with the same offset are compared too.
+    with the same offset are compared too. ``with_headers``: in batches of :data:`HEADERED_SCHEMA`.
 
     Raises:
         DamagedSegmentError: a segment on a local disk is not what was written.
@@ -91,7 +96,7 @@ def read_key_changes(
         for name, extent in (("alive_before", before), ("alive_after", after)):
             create_alive(connection, name, extent, order, compares_records=compares_records)
         _create_changes(connection)
-        yield from _read_changes(connection, partition, after)
+        yield from _read_changes(connection, partition, before if with_headers else None, after)
 
 
 def create_candidates(connection: duckdb.DuckDBPyConnection, before: LogExtent, after: LogExtent) -> None:
@@ -161,26 +166,46 @@ def _create_changes(connection: duckdb.DuckDBPyConnection) -> None:
     )
 
 
-def _read_changes(connection: duckdb.DuckDBPyConnection, partition: int, after: LogExtent) -> Iterator[pa.RecordBatch]:
-    row = duckdb_connection.fetch_one_row(connection, 'SELECT min("offset"), max("offset") FROM changes')
-    assert row is not None
-    lowest, highest = row
-    found = [
-        s for s in after.list_readable() if lowest is not None and s.last_offset >= lowest and s.first_offset <= highest
-    ]
-    values = (
-        f'LEFT JOIN {build_scan_sql(found)} AS log ON changes."offset" = log."offset"'
-        if found
-        else 'LEFT JOIN (SELECT NULL::BLOB AS value, NULL::TIMESTAMPTZ AS "timestamp") AS log ON false'
-    )
+def _read_changes(
+    connection: duckdb.DuckDBPyConnection, partition: int, before: LogExtent | None, after: LogExtent
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changes; ``before``: with headers, those of deleted keys from there."""
+    headers, former = "", ""
+    if before is not None:
+        headers = ", CASE WHEN change = 'deleted' THEN old.headers ELSE log.headers END AS headers"
+        former = (
+            f"LEFT JOIN {_build_source_sql(connection, before, 'previous_offset')} AS old "
+            "ON change = 'deleted' AND changes.previous_offset = old.\"offset\""
+        )
     relation = connection.sql(
         f"""
         SELECT change, {partition}::INTEGER AS partition, changes.key, log.value, changes."offset", log."timestamp",
-               previous_offset
-        FROM changes {values} ORDER BY coalesce(changes."offset", previous_offset), previous_offset
+               previous_offset{headers}
+        FROM changes
+        LEFT JOIN {_build_source_sql(connection, after, "offset")} AS log ON changes."offset" = log."offset" {former}
+        ORDER BY coalesce(changes."offset", previous_offset), previous_offset
         """
     )
+    schema = CHANGE_SCHEMA if before is None else HEADERED_SCHEMA
     for batch in relation.to_arrow_reader(BATCH_ROWS):
         if batch.num_rows:
-            columns = [column.cast(field.type) for column, field in zip(batch.columns, CHANGE_SCHEMA, strict=True)]
-            yield pa.RecordBatch.from_arrays(columns, schema=CHANGE_SCHEMA)
+            columns = [column.cast(known.type) for column, known in zip(batch.columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _build_source_sql(connection: duckdb.DuckDBPyConnection, extent: LogExtent, column: str) -> str:
+    """Build the source of the records of ``extent`` whose offsets ``column`` of ``changes`` has."""
+    row = duckdb_connection.fetch_one_row(connection, f'SELECT min("{column}"), max("{column}") FROM changes')
+    assert row is not None
+    lowest, highest = row
+    holding = [
+        segment
+        for segment in extent.list_readable()
+        if lowest is not None and segment.last_offset >= lowest and segment.first_offset <= highest
+    ]
+    if holding:
+        return build_scan_sql(holding)
+    return (
+        '(SELECT NULL::BIGINT AS "offset", NULL::BLOB AS value, NULL::TIMESTAMPTZ AS "timestamp", '
+        "NULL::STRUCT(key VARCHAR, value BLOB)[] AS headers WHERE false)"
+    )

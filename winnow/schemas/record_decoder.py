@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from winnow.files.segments import HEADERS_TYPE
 from winnow.schemas.column_names import name_rows
 from winnow.schemas.debezium import unwrap_payload, unwrap_rows
 from winnow.schemas.decoder import DecodedBatch, DecodedGroup, Decoder
@@ -173,8 +172,7 @@ class RecordDecoder:
 
 def _decode_present(decoder: Decoder, records: pa.RecordBatch, side: Side) -> DecodedBatch:
     datums = records.column(side.value)
-    # Changes of a topic are shown without headers.
-    headers = records.column("headers") if "headers" in records.schema.names else pa.nulls(len(datums), HEADERS_TYPE)
+    headers = records.column("headers")
     if not datums.null_count:
         return _decode_datums(decoder, datums, headers, side)
     is_present = datums.is_valid()

@@ -40,8 +40,10 @@ class ChangedExtents:
     compares_records: bool = False
 
 
-def read_changes(installation: Installation, view: TopicView, extents: ChangedExtents) -> Iterator[pa.RecordBatch]:
-    """Yield the changed keys, partition by partition.
+def read_changes(
+    installation: Installation, view: TopicView, extents: ChangedExtents, *, with_headers: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield the changed keys, partition by partition; ``with_headers``: see :func:`read_key_changes`.
 
     Both states are those of the topic's present strategy. A compaction alone changes no key.
 
@@ -50,7 +52,13 @@ def read_changes(installation: Installation, view: TopicView, extents: ChangedEx
     """
     for partition, (before, after) in extents.by_partition.items():
         yield from _read_changes(
-            installation, view, partition, before, after, compares_records=extents.compares_records
+            installation,
+            view,
+            partition,
+            before,
+            after,
+            compares_records=extents.compares_records,
+            with_headers=with_headers,
         )
 
 
@@ -173,7 +181,8 @@ def _read_changes(
     before: LogExtent,
     after: LogExtent,
     *,
-    compares_records: bool = False,
+    compares_records: bool,
+    with_headers: bool,
 ) -> Iterator[pa.RecordBatch]:
     if before == after:
         return
@@ -182,5 +191,11 @@ def _read_changes(
     order = get_present_order(view.rules)
     with explain_scan_errors(view.log, PartitionLog(log.topic, partition, everything, log.state)):
         yield from read_key_changes(
-            partition, before, after, order, installation.budget, compares_records=compares_records
+            partition,
+            before,
+            after,
+            order,
+            installation.budget,
+            compares_records=compares_records,
+            with_headers=with_headers,
         )
