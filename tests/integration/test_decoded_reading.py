@@ -146,7 +146,7 @@ def test_changes_decode_by_the_schema_that_a_header_names(tmp_path: Path, monkey
     assert bare[:5] == b"\0\0\0\0\2"
     shown, header = base64.b64encode(bare).decode(), base64.b64encode(b"\0\0\0\0\1").decode()
     headers = [{"key": f"__{side}_schema_id", "value": header} for side in ("key", "value")]
-    records = [
+    records: list[dict[str, Any]] = [
         {"partition": 0, "timestamp": NOW_MS, "timestampType": 0, "key": shown, "value": value, "headers": headers}
         for value in (shown, None)
     ]

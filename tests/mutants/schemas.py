@@ -127,6 +127,9 @@ SCHEMAS = (
         replace("[schema_id for schema_id in named if schema_id not in kept]", "list(named)"),
     )
     .caught_by("test_pulling_again_asks_for_what_is_new_only_and_changes_nothing_without"),
+    Mutant("changes-deleted-without-headers", "the key of a deleted record is decoded without its headers")
+    .changes("key_changes._read_changes", replace_text("change = 'deleted' THEN old.headers", "false THEN old.headers"))
+    .caught_by("test_changes_decode_by_the_schema_that_a_header_names"),
     Mutant("registry-follows-redirects", "credentials go wherever a registry points")
     .changes("SchemaRegistry.__init__", set_keyword("follow_redirects", "True"))
     .caught_by(_DOWN),
