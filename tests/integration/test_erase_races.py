@@ -80,7 +80,7 @@ def test_run_that_is_at_work_lets_readers_forget_at_once_and_disk_when_it_has_en
     with (
         open_installation(world.installation.settings, now_ms=world.clock, holder="elsewhere:17:night") as other,
         hold_lease(other, TOPIC),
-        pytest.raises(RunAgainError, match=r"not yet from disk: 2 file\(s\)"),
+        pytest.raises(RunAgainError, match=r"not yet from disk: 2 files"),
     ):
         erase(world)
     assert without(world.read()) == world.read()
