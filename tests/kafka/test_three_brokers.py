@@ -211,9 +211,7 @@ def test_restore_whose_target_lacks_a_node_for_its_replicas_is_run_again_when_th
     cluster.get_broker(3).stop()
     try:
         admin.unregister(3)
-        with pytest.raises(
-            ServiceError, match=r"Away, .*: broker 3\..* Run it again .* --replication-factor 2\."
-        ):
+        with pytest.raises(ServiceError, match=r"Away, .*: broker 3\..* Run it again .* --replication-factor 2\."):
             target.restore(source, replication_factor=3)
         assert target.describe() is None
     finally:

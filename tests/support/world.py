@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from winnow.config.settings import load_settings
 from winnow.engine import staging
 from winnow.engine.rewrite import ENGINE_NAME, compact_partition
 from winnow.engine.task_resources import ConnectionPool, TaskBudget
+from winnow.files.object_store import list_store_properties
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.log.head import Change, Committed, Head
 from winnow.log.quarantine import Quarantine
@@ -89,10 +91,14 @@ _connections = threading.local()
 
 
 def open_connections(budget: TaskBudget) -> ConnectionPool:
-    """The connections of all tasks with this budget in this process and thread: DuckDB's start is a tenth of a test."""
-    pools: dict[TaskBudget, ConnectionPool] = vars(_connections).setdefault("pools", {})
+    """The connections of all tasks with this budget in this process and thread: DuckDB's start is a tenth of a test.
+
+    A DuckDB keeps the object stores that are registered with it, so each store of the environment has its own.
+    """
+    store = tuple(sorted(list_store_properties(os.environ).items()))
+    pools: dict[tuple[TaskBudget, object], ConnectionPool] = vars(_connections).setdefault("pools", {})
     budget = replace(budget, spill_folder=None)  # a folder of the test's would go before the pool
-    return pools.setdefault(budget, ConnectionPool(budget))
+    return pools.setdefault((budget, store), ConnectionPool(budget))
 
 
 class World:
