@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from tests.support import in_process_spark
@@ -28,6 +29,9 @@ from tests.support.world import (
 )
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
+from winnow.engine.damage import explain_failure
+from winnow.engine.latest_records import build_latest_plan
+from winnow.engine.winners import build_scan_sql
 from winnow.errors import ServiceError, ValidationBrokenError, ValidationFailedError, WinnowError
 from winnow.files import duckdb_connection, object_store, storage
 from winnow.log import document_copies
@@ -43,6 +47,7 @@ from winnow.pipeline.latest.records import read_latest_batches
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.adoption import adopt_all
 from winnow.pipeline.topics.recovery import recover_topic
+from winnow.pipeline.topics.topic_view import load_topic_view
 
 BUCKET = "lake"
 LAKE = {"WINNOW_WAREHOUSE": f"s3://{BUCKET}/warehouse", "WINNOW_STAGING": f"s3://{BUCKET}/staging"}
@@ -115,6 +120,26 @@ def test_a_topic_on_s3_is_ingested_from_s3_compacted_judged_read_and_swept(
     data = f"{find_location(TOPIC)}/data/"
     assert {uri for uri in there if uri.startswith(data)} == {uri for uri in live if uri.startswith(data)}
     assert read == [json.loads(line) for line in winnow("read", TOPIC).stdout.splitlines()]
+
+
+def test_a_store_that_answers_again_when_it_is_asked_why_is_no_fault_of_a_partition(
+    bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It was away while the engine read, so the next run tries again and nothing is marked uncleanable."""
+    make_topic(TOPIC, tmp_path / "in.jsonl")
+    with open_installation() as installation:
+        log = load_topic_view(installation, TOPIC).partitions[0]
+    plan = build_latest_plan(0, 0, 0, log.state.log_end_offset, log.segments)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{find_free_port()}")
+    with (
+        duckdb_connection.open_connection(
+            memory_limit_bytes=256 << 20, threads=1, spill_folder=str(tmp_path), uris=[plan.segments[0].path]
+        ) as connection,
+        pytest.raises(duckdb.Error) as failed,
+    ):
+        connection.execute(f"SELECT count(*) FROM {build_scan_sql(plan.segments)}")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", bucket.endpoint)
+    assert isinstance(explain_failure(failed.value, TOPIC, plan), ServiceError)
 
 
 def test_only_keys_that_a_record_can_name_are_written_and_deleted(

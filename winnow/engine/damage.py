@@ -63,13 +63,18 @@ def explain_failure(problem: Exception, topic: str, partition: PartitionPlan) ->
             return DamagedSegmentError(f"segment {segment.path} {wrong}")
     if isinstance(problem, WinnowError):
         return problem
-    if any(not storage.is_local(segment.path) for segment in partition.segments) and isinstance(
-        problem, OSError | duckdb.IOException
-    ):
+    if any(not storage.is_local(segment.path) for segment in partition.segments) and _is_of_store(problem):
         return ServiceError(f"the object store did not answer for a while ({type(problem).__name__})")
     if shortage is not None:
         return ServiceError(f"{shortage}, where the engine spills or writes")
     return WinnowError(f"unexpected {type(problem).__name__} while {topic}-{partition.partition} was rewritten")
+
+
+def _is_of_store(problem: Exception) -> bool:
+    # DuckDB hands an exception of Arrow's client on as text.
+    return isinstance(problem, OSError | duckdb.IOException) or (
+        type(problem) is duckdb.Error and "\nOSError: " in str(problem)
+    )
 
 
 def _find_damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
