@@ -86,13 +86,14 @@ def test_deleted_key_is_gone_from_the_disk_when_its_page_says_so(tmp_path: Path,
 def test_a_topic_of_avro_is_asked_in_sql(tmp_path: Path, scripts: Path) -> None:
     """The answer is that of the page; with a mask, no address is shown any more."""
     run_page("how-to/index.md", tmp_path, scripts)
-    _, asked, decoded, masked = run_page("how-to/query-typed-columns.md", tmp_path, scripts)
+    _, asked, decoded, partitioned, masked = run_page("how-to/query-typed-columns.md", tmp_path, scripts)
     answer = [("Bonn", "1", "7"), ("Kiel", "2", "7")]
     for printed in (asked, masked):
         assert re.findall(r"│ (\w+) +│ +(\d+) │ +(\d+) │$", printed, re.MULTILINE) == answer
     assert "bert@example.com" in asked
     assert '"decoded_value":{"city":"Ulm","visits":1,"email":"anna@example.com"}' in decoded
     assert "@example.com" not in masked
+    assert "3 rows" in partitioned
 
 
 def test_dags_and_plugin_are_put_where_the_page_says(tmp_path: Path, scripts: Path) -> None:

@@ -79,7 +79,9 @@ VERDICT = {
     "checked_at_ms": NOW_MS,
     "expectations": 8,
     "data_docs": "validations/winnow/a%20run/verdict.html",
-    "failures": [{"expectation": "keys_are_unique", "severity": "fail", "partition": 0, "detail": "2 of them"}],
+    "failures": [
+        {"expectation": "keys_are_unique", "severity": "fail", "partition": 0, "detail": "2 of them", "suite": ""}
+    ],
 }
 
 

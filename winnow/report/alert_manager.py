@@ -18,9 +18,9 @@ from winnow.config.settings import Settings
 from winnow.errors import ServiceError, WinnowError
 from winnow.report import events
 from winnow.report.alert_kinds import RELEASABLE, AlertKind, Situation
-from winnow.report.alerts import Alert, list_alert_keys, make_alert, make_recovery, make_reminders
+from winnow.report.alerts import Alert, dump_message, list_alert_keys, make_alert, make_recovery, make_reminders
 from winnow.values.counts import format_count
-from winnow.values.documents import dump_json, load_json
+from winnow.values.documents import load_json
 from winnow.values.results import Delivery, OpenAlert
 
 WEBHOOK = "webhook"
@@ -250,7 +250,7 @@ class AlertManager:
         return [message for alert in made for message in self._enqueue_for_channels(alert)]
 
     def _enqueue_for_channels(self, alert: Alert) -> list[tuple[str, str]]:
-        document = dump_json(alert).decode()
+        document = dump_message(alert)
         return [(name, document) for name in self.queues]
 
     def _announce(self, alert: Alert) -> None:

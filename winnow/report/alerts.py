@@ -14,6 +14,7 @@ from winnow.clock import format_duration, format_ms
 from winnow.errors import Explanation, join_first
 from winnow.report.alert_kinds import MAXIMUM_SHOWN, AlertKind, Situation, cut_text, format_name
 from winnow.report.evidence import remove_local_scheme
+from winnow.values.documents import dump_json
 from winnow.values.results import OpenAlert
 
 MAXIMUM_NAMED_PARTITIONS = 10
@@ -88,6 +89,11 @@ def make_reminders(unmuted: Sequence[OpenAlert], *, at_ms: int, page_url: str | 
     ]
 
 
+def dump_message(alert: Alert) -> str:
+    """Write the document that channels get: their readers are elsewhere, so it links to no file of this machine."""
+    return remove_local_scheme(dump_json(alert).decode())
+
+
 def list_alert_keys(alert: Alert) -> list[str]:
     """List the keys of the open alerts that ``alert`` is about: :attr:`winnow.values.results.OpenAlert.key`."""
     return [OpenAlert(alert.kind, alert.topic, each, 0).key for each in alert.partitions or (None,)]
@@ -106,7 +112,7 @@ def _make_document(
 ) -> Alert:
     partitions = _list_partitions(numbers)
     link = make_link(page_url, topic, plan_id)
-    message, safe, to_do = map(remove_local_scheme, explanation)
+    message, safe, to_do = explanation
     return Alert(
         kind=kind,
         topic=topic,

@@ -11,7 +11,7 @@ DATA_DOCS: Final = "data_docs"
 SITE: Final = "site"
 """Folder of the pages, below that of the Data Docs; the files beside it are internal to Great Expectations."""
 
-_LOCAL_URI: Final = re.compile(r"\bfile://(?=/)")
+_LOCAL_URI: Final = re.compile(r"file://(?=/)")
 
 
 def find_page_path(address: str | None) -> str | None:
