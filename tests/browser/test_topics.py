@@ -193,3 +193,16 @@ def test_a_topic_says_what_is_the_matter_with_its_topic_at_kafka(look: Open, wid
     expect(page.locator(".edit-bar")).to_contain_text("delete.retention.ms=3600000")
     seen.picture(f"configuration-held-{width}")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_filters_are_kept_under_a_name_until_they_are_forgotten(look: Open) -> None:
+    page = look("small").at("#/topics?state=due")
+    page.get_by_role("button", name="Save view").click()
+    dialog = page.get_by_role("dialog", name="Save this view?")
+    dialog.get_by_label("Name").fill("what is due")
+    dialog.get_by_role("button", name="Save view").click()
+    page.goto(page.url.replace("?state=due", ""))
+    page.get_by_label("Saved views").select_option("what is due")
+    expect(page).to_have_url(re.compile(r"#/topics\?state=due$"))
+    page.get_by_role("button", name="Forget view").click()
+    expect(page.get_by_label("Saved views")).to_have_count(0)

@@ -4,27 +4,10 @@ import { createButton } from "./components.js";
 import { openDialog } from "./dialog.js";
 import { createId, h, updateChildren } from "./dom.js";
 import { parseRoute, setQuery } from "./router.js";
+import { openSavedList } from "./saved-list.js";
 
-const KEY = "winnow:saved-views";
-const MAXIMUM_VIEWS = 30;
+const VIEWS = openSavedList("winnow:saved-views", "query");
 const MAXIMUM_NAME_CHARACTERS = 40;
-
-function readViews() {
-  try {
-    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? found.filter((each) => typeof each?.name === "string" && each.query) : [];
-  } catch {
-    return [];
-  }
-}
-
-function writeViews(views) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(views.slice(0, MAXIMUM_VIEWS)));
-  } catch {
-    // Without storage there are no saved views.
-  }
-}
 
 /** Creates the menu of saved views; ``keys`` are the parts of the query that a view consists of. */
 export function createSavedViews(keys) {
@@ -37,7 +20,7 @@ export function createSavedViews(keys) {
   const isPresent = (view) => JSON.stringify(view.query) === JSON.stringify(getPresent());
 
   function draw() {
-    const views = readViews();
+    const views = VIEWS.read();
     const shown = views.find(isPresent);
     const select = h(
       "select",
@@ -66,7 +49,7 @@ export function createSavedViews(keys) {
   }
 
   function forgetView(view) {
-    writeViews(readViews().filter((each) => each.name !== view.name));
+    VIEWS.forget(view.name);
     draw();
   }
 
@@ -82,8 +65,7 @@ export function createSavedViews(keys) {
       ],
       confirmLabel: "Save view",
       confirm: async () => {
-        const name = input.value.trim();
-        writeViews([{ name, query: getPresent() }, ...readViews().filter((each) => each.name !== name)]);
+        VIEWS.save(input.value.trim(), getPresent());
         draw();
       },
     });

@@ -3,27 +3,10 @@
 import { createButton } from "../../components.js";
 import { openDialog } from "../../dialog.js";
 import { createId, h, updateChildren } from "../../dom.js";
+import { openSavedList } from "../../saved-list.js";
 
-const KEY = "winnow:saved-searches";
-const MAXIMUM_SEARCHES = 30;
+const SEARCHES = openSavedList("winnow:saved-searches", "parts");
 const MAXIMUM_NAME_CHARACTERS = 40;
-
-function readSearches() {
-  try {
-    const found = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(found) ? found.filter((each) => typeof each?.name === "string" && each.parts) : [];
-  } catch {
-    return [];
-  }
-}
-
-function writeSearches(searches) {
-  try {
-    localStorage.setItem(KEY, JSON.stringify(searches.slice(0, MAXIMUM_SEARCHES)));
-  } catch {
-    // Without storage there are no saved searches.
-  }
-}
 
 /** Creates the menu of saved searches; ``getParts()`` are those of the form, ``open(parts)`` fills it. */
 export function createSavedSearches(getParts, open) {
@@ -31,7 +14,7 @@ export function createSavedSearches(getParts, open) {
   let shown = null;
 
   function draw() {
-    const searches = readSearches();
+    const searches = SEARCHES.read();
     const select = h(
       "select",
       {
@@ -59,7 +42,7 @@ export function createSavedSearches(getParts, open) {
   }
 
   function forget() {
-    writeSearches(readSearches().filter((each) => each.name !== shown));
+    SEARCHES.forget(shown);
     shown = null;
     draw();
   }
@@ -80,9 +63,8 @@ export function createSavedSearches(getParts, open) {
       ],
       confirmLabel: "Save search",
       confirm: async () => {
-        const name = input.value.trim();
-        writeSearches([{ name, parts: getParts() }, ...readSearches().filter((each) => each.name !== name)]);
-        shown = name;
+        shown = input.value.trim();
+        SEARCHES.save(shown, getParts());
         draw();
       },
     });
