@@ -178,6 +178,7 @@ CAUGHT = ("problem", "error", "failure", "refused", "cause", "exception")
 """What the tree calls a caught exception."""
 FOREIGN = {
     ("winnow/files/object_store.py", "in"): "PyArrow's exceptions have no other sign of the store that failed",
+    ("winnow/engine/damage.py", "in"): "DuckDB hands an exception of Arrow's client on as text",
     ("winnow/files/checked_reading.py", "in"): "Arrow's reader wraps an exception of Python in text",
     ("winnow/pipeline/latest/state.py", "in"): "DuckDB's exception has no field for the file",
     ("winnow/log/catalog_access.py", "search"): "a catalog's exception has no field for the name",
