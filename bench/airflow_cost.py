@@ -1,4 +1,4 @@
-"""Measures what Winnow's DAGs cost in a real Airflow: idle ticks, many small topics, many small files.
+"""Measures what Winnow's DAGs cost in a real Airflow: idle ticks, many small topics and files, one small topic.
 
 Airflow runs as ``make ui`` starts it: all components, LocalExecutor, on PostgreSQL. A part's figures are CPU seconds of
 the task processes with everything that they start, and apart from them those of the other components for the duration
@@ -26,7 +26,7 @@ from bench.lake import build_environment, open_home, replace_tree
 from bench.machine import describe_machine
 from bench.peers.timing import PREFIX
 from bench.phase_times import WORK, compute_phases, read_events
-from bench.process_measurement import ROOT, measure
+from bench.process_measurement import ROOT, Measured, measure
 from bench.results import Results
 from bench.source_data import ProgressCallback
 from bench.synthetic_topics import register_topic
@@ -43,6 +43,31 @@ TICKS = 3
 PARTITIONS, SEGMENTS = 4, 6
 RECORDS, KEYS = 400, 100
 """Records and keys of a small topic."""
+PRESSES = 3
+"""Warm runs of *Compact now* of one small topic; the figures are their medians."""
+EMPTY_RUN = """
+from airflow.sdk import DAG, task
+
+with DAG("empty_run", schedule=None) as dag:
+    previous = None
+    for number in range(7):  # as many processes as compact_now has
+        @task(task_id=f"nothing_{number}")
+        def do_nothing():
+            pass
+
+        current = do_nothing()
+        if previous is not None:
+            previous >> current
+        previous = current
+"""
+"""A DAG of as many task processes as *Compact now* starts, one after another, which do nothing."""
+EMPTY_SPARK = """
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false").getOrCreate()
+print(spark.sparkContext.parallelize([0], 1).map(lambda number: number).count())
+spark.stop()
+"""
 Figures = dict[str, Any]
 
 
@@ -151,6 +176,45 @@ def _small_topics(place: Path, size: AirflowSize, report: ProgressCallback) -> F
         **_name_figures("ingest", [ingested]),
         "dag_ratio": compacted["seconds"] / alone["compact_seconds"],
     }
+
+
+def _press(place: Path, size: AirflowSize, report: ProgressCallback) -> Figures:
+    """Measure *Compact now* of one small topic, first and warm, beside what Airflow and Spark take for nothing."""
+    _compile()
+    home = place / "home"
+    home.mkdir()
+    topics, _ = _make_small_topics(place, home, 1 + PRESSES)
+    floor = place / "floor"
+    floor.mkdir()
+    (floor / "empty_run.py").write_text(EMPTY_RUN)
+    bundles = [
+        {"name": name, "classpath": "airflow.dag_processing.bundles.local.LocalDagBundle", "kwargs": {"path": path}}
+        for name, path in [("dags-folder", str(ROOT / "dags")), ("floor", str(floor))]
+    ]
+    runs = [
+        {"dag_id": "watch_topics", "conf": {}},
+        *({"dag_id": "compact_now", "conf": {"topics": [topic]}} for topic in topics),
+        *[{"dag_id": "empty_run", "conf": {}}] * PRESSES,
+    ]
+    bundle_variable = {"AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles)}
+    _, first, *others = _run_dags(place, home, runs, bundle_variable)
+    _check_small_topics(home, topics, [])
+    spark = [_measure_empty_spark(home) for _ in range(PRESSES)]
+    return {
+        **_name_figures("first", [first]),
+        **_name_figures("warm", others[:PRESSES]),
+        **_name_figures("empty", others[PRESSES:]),
+        "spark_seconds": statistics.median(measured.seconds for measured in spark),
+        "spark_cpu_seconds": statistics.median(measured.cpu_seconds for measured in spark),
+    }
+
+
+def _measure_empty_spark(home: Path) -> Measured:
+    """Measure an application of Spark that starts, runs one task in one Python worker, and ends."""
+    measured = measure([sys.executable, "-c", EMPTY_SPARK], _build_variables(home), limit_seconds=LIMIT_SECONDS)
+    if measured.exit_code != 0:
+        raise ValueError(f"An empty application ended with {measured.exit_code}: {measured.output[-2000:]}")
+    return measured
 
 
 def _make_small_topics(place: Path, home: Path, count: int) -> tuple[list[str], list[dict[str, Any]]]:
@@ -273,4 +337,5 @@ PARTS: dict[str, Callable[[Path, AirflowSize, ProgressCallback], Figures]] = {
     "tick-uncompiled": _tick_uncompiled,
     "tick-many": _tick_many,
     "small-topics": _small_topics,
+    "press": _press,
 }

@@ -28,6 +28,9 @@ AIRFLOW_RUNS = (
     ("tick-many", "idle", "1,000 unchanged topics: idle tick"),
     ("small-topics", "dag", "60 small topics: compact_topics"),
     ("small-topics", "ingest", "60 files into 60 topics: ingest_topics"),
+    ("press", "first", "1 small topic, first press of Compact now"),
+    ("press", "warm", "1 small topic, warm press of Compact now"),
+    ("press", "empty", "7 tasks that do nothing, one after another"),
 )
 """DAG runs of the benchmark of Airflow: part, name of its figures, what it is."""
 AIRFLOW_COMPONENTS = ("scheduler", "dag-processor", "api-server", "triggerer", "database")

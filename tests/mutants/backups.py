@@ -47,4 +47,21 @@ BACKUPS = (
     Mutant("restore-brings-leases", "leases come back with a backup")
     .changes("portable_rows.LEFT_OUT", drop_element("'winnow_lease'"))
     .caught_by("test_leases_are_not_restored"),
+    Mutant("erased-backup-alone", "the only backup is deleted, before there is a newer one")
+    .changes("erased_backups._require_newer", never("newest"))
+    .caught_by("test_without_a_newer_backup_nothing_is_deleted"),
+    Mutant("erased-backup-last-copy", "a backup goes although it has the last copy of another topic")
+    .changes("erased_backups._require_newer", never("missing"))
+    .caught_by("test_last_copy_of_another_topic_is_given_up_only_when_asked_for"),
+    Mutant("erased-backup-shared-files", "files go that a newer backup names")
+    .changes("erased_backups._delete", replace("A - _list_files(place, remaining)", "A"))
+    .caught_by("test_backup_of_before_an_erasure_goes_with_every_byte_of_the_key_and_newer_ones_stay_whole"),
+    Mutant("erased-backup-unseen", "a backup is made of files that are being deleted")
+    .changes("_Creation._require_none_going", never("going"))
+    .caught_by("test_backup_that_is_made_while_others_are_deleted_is_given_up"),
+    Mutant(
+        "erased-backup-begun", "a backup made between an erasure's commit and its last deletion counts as free of it"
+    )
+    .changes("erased_backups._read_completed", replace("A is not None", "True"))
+    .caught_by("test_backup_between_the_commit_of_an_erasure_and_its_last_deletion_goes_too"),
 )

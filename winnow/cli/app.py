@@ -203,8 +203,13 @@ COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
     ),
     "store": Group("Maintain the metadata store.", {"rebuild": Command(maintenance.rebuild)}),
     "backup": Group(
-        "Back up the whole installation, verify backups, restore one.",
-        {"create": Command(backup.create), "verify": Command(backup.verify), "restore": Command(backup.restore)},
+        "Back up the whole installation, verify backups, restore one, delete those with erased records.",
+        {
+            "create": Command(backup.create),
+            "verify": Command(backup.verify),
+            "restore": Command(backup.restore),
+            "erase": Command(backup.erase),
+        },
     ),
     "settings": Command(init.settings),
     "airflow": airflow.make_airflow_group(),

@@ -1,4 +1,4 @@
-"""``winnow backup create``, ``verify`` and ``restore``."""
+"""``winnow backup create``, ``verify``, ``restore`` and ``erase``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from winnow.pipeline.backup.create import BackupReport
+    from winnow.pipeline.backup.erased_backups import ErasedBackups
     from winnow.pipeline.backup.restore import RestoreReport
     from winnow.pipeline.backup.verify import VerifyReport
 
@@ -95,6 +96,60 @@ def restore(destination: Destination, backup: BackupId = None, reason: Reason = 
         write_json(asdict(report))
     else:
         _show_restored(report)
+
+
+def erase(
+    destination: Destination,
+    only_list: Annotated[
+        bool, typer.Option("--list", help="List the backups that would be deleted, and why; delete nothing.")
+    ] = False,
+    with_last_copies: Annotated[
+        bool,
+        typer.Option(
+            "--with-last-copies",
+            help="Also where the newest backup that stays lacks a topic that one to be deleted has.",
+        ),
+    ] = False,
+    reason: Reason = None,
+    as_json: Json = False,
+) -> None:
+    """Delete the backups that still hold records of erased keys.
+
+    Those that were made before an erasure (winnow erase) had deleted its files, with every file that no other backup of
+    the folder names, and its versions in a bucket that keeps them. A newer complete backup has to be there, with every
+    topic of those that go; make one first. A call that was killed is completed by the next one.
+
+    Example: winnow backup erase s3://backups/winnow --list
+    """
+    with open_for_command(to_read=only_list, reason=reason) as installation, _Progress() as progress:
+        from winnow.pipeline.backup.erased_backups import erase_backups
+
+        report = erase_backups(
+            installation, destination, is_preview=only_list, with_last_copies=with_last_copies, watch=progress
+        )
+    if as_json:
+        write_json(asdict(report))
+    else:
+        _show_erased(report)
+
+
+def _show_erased(report: ErasedBackups) -> None:
+    rows = [[each.backup_id, each.topic, each.erasure_id] for each in report.held[:MAXIMUM_ROWS]]
+    if rows:
+        print_table(["backup", "topic", "erasure"], rows)
+    if report.last_copies:
+        print_message(f"notice: the last copies of {', '.join(report.last_copies[:MAXIMUM_ROWS])} are among them")
+    if not report.deleted:
+        print_lines(
+            f"No backup in {report.destination} holds records of erased keys; it has "
+            f"{format_count(len(report.kept), 'backup')}."
+        )
+        return
+    verb = "would be deleted" if report.is_preview else "deleted"
+    print_lines(
+        f"{format_count(len(report.deleted), 'backup')} {verb}, with {format_count(report.files, 'file')} of "
+        f"{format_bytes(report.size_bytes)}; {format_count(len(report.kept), 'backup', 'stay')}."
+    )
 
 
 def _show_created(report: BackupReport) -> None:

@@ -52,6 +52,8 @@ class AuditAction(StrEnum):
     TAKE_OVER = "take_over"
     """The store took over the id of the warehouse's installation, or got a new one."""
     BACK_UP = "back_up"
+    DELETE_BACKUP = "delete_backup"
+    """A backup with records of erased keys was deleted."""
     RESTORE_BACKUP = "restore_backup"
     COMPACT = "compact"
     FOLLOW = "follow"

@@ -7,6 +7,7 @@ Layout below the folder::
   lists/DIGEST.jsonl       the files of a topic with sizes and digests; shared where it did not change
   files/PATH               the files, below the path that their table has in the warehouse; shared by all backups
   store/DIGEST.jsonl       rows of a table of the metadata store; shared where they did not change
+  going/ID.json            a backup that is being deleted: its document, until the last of its files is gone
 
 Every name holds a digest, or belongs to a file that never changes, so nothing is ever written over by something else.
 """
@@ -176,6 +177,18 @@ class BackupPlace:
                 next="Name another folder.",
             )
 
+    def require_owner(self, owner: Owner) -> None:
+        """Check that the folder holds backups of ``owner``.
+
+        Raises:
+            UsageError: it does not.
+        """
+        found = self._read_owner()
+        if found is None or not found.is_same(owner):
+            raise UsageError(
+                f"{self.uri} holds no backups of this installation.", next="Name the folder that backups were made in."
+            )
+
     def _read_owner(self) -> Owner | None:
         try:
             return documents.load_json(Owner, storage.read_bytes(self.locate(MARKER)))
@@ -190,7 +203,10 @@ class BackupPlace:
 
     def list_ids(self) -> list[str]:
         """List the complete backups, oldest first."""
-        names = (storage.get_name(entry.uri) for entry in storage.list_files(self.locate("backups")))
+        return self._list_documents("backups")
+
+    def _list_documents(self, folder: str) -> list[str]:
+        names = (storage.get_name(entry.uri) for entry in storage.list_files(self.locate(folder)))
         ids = (name.removesuffix(".json") for name in names if name.endswith(".json"))
         return sorted(backup_id for backup_id in ids if _ID.fullmatch(backup_id))
 
@@ -219,7 +235,29 @@ class BackupPlace:
             DamagedBackupError: it is not the one that was written.
             FormatVersionError: a newer Winnow wrote it.
         """
+        return self._read_document("backups", backup_id)
+
+    def mark_going(self, backup_id: str) -> None:
+        """Write on record that a backup is being deleted; before the first of its files goes."""
+        data = storage.read_bytes(self.locate(f"backups/{backup_id}.json"))
+        storage.write_bytes(self.locate(f"going/{backup_id}.json"), data)
+
+    def unmark_going(self, backup_id: str) -> None:
+        """Remove the record: nothing of the backup is left, or it stays."""
+        storage.delete(self.locate(f"going/{backup_id}.json"), below=self.uri)
+
+    def delete_document(self, backup_id: str) -> None:
+        """Delete a backup's document, so that it is none any more; on disk when this returns."""
         uri = self.locate(f"backups/{backup_id}.json")
+        storage.delete(uri, below=self.uri)
+        storage.sync_deletions([uri])
+
+    def read_going(self) -> dict[str, Backup]:
+        """Read the records of backups that are being deleted, by id; raises as :meth:`read`."""
+        return {backup_id: self._read_document("going", backup_id) for backup_id in self._list_documents("going")}
+
+    def _read_document(self, folder: str, backup_id: str) -> Backup:
+        uri = self.locate(f"{folder}/{backup_id}.json")
         try:
             data = storage.read_bytes(uri)
         except FileNotFoundError as problem:

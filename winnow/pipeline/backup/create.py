@@ -75,7 +75,8 @@ def create_backup(
     Raises:
         UsageError: the folder holds something else, or lies in the warehouse or around it.
         DamagedBackupError: the folder's own document is damaged.
-        RunAgainError: a topic changed faster than it was copied. What was copied stays; no backup was made.
+        RunAgainError: a topic changed faster than it was copied, or backups are being deleted in the folder. What was
+            copied stays; no backup was made.
         ServiceError: the store, the catalog or an object store cannot be reached; as before.
     """
     return _Creation(installation, BackupPlace(destination), watch).run()
@@ -92,6 +93,7 @@ class _Creation:
         owner = make_owner(self._installation)
         _require_apart(self._place.uri, owner.warehouse)
         self._place.claim(owner)
+        self._require_none_going("No backup was made.")
         earlier = self._find_earlier()
         created_at_ms = self._installation.now_ms()
         store = self._copy_store()
@@ -106,7 +108,23 @@ class _Creation:
             topics += [copied] if copied is not None else []
         revision = self._installation.store.portable_rows.revision
         backup = Backup(created_at_ms, __version__, owner, revision, tuple(topics), store, left_out)
-        return self._finish(self._place.write(backup), backup)
+        backup_id = self._place.write(backup)
+        try:
+            self._require_none_going("No backup was made; what was copied stays.")
+        except RunAgainError:
+            # Its files may be among those that are being deleted.
+            self._place.delete_document(backup_id)
+            raise
+        return self._finish(backup_id, backup)
+
+    def _require_none_going(self, left: str) -> None:
+        going = self._place.read_going()
+        if going:
+            raise RunAgainError(
+                f"Backups are being deleted in {self._place.uri}: {', '.join(sorted(going)[:5])}.",
+                left=left,
+                next=f"Run it again when that has ended. If it was killed: winnow backup erase {self._place.uri}",
+            )
 
     def _find_earlier(self) -> Mapping[str, CopiedTopic]:
         """Return the topics of the newest backup here; what is damaged of it is copied anew."""

@@ -114,7 +114,7 @@ def describe_consequences(installation: Installation, topic: str) -> str:
         (len(installation.store.runs.list_open(topic)), "run", "at work: void afterwards"),
         (len(installation.store.ingests.list_open(topic)), "ingest call", "at work: to be started over"),
         (len(refs) - ("main" in refs), "ref", "that may keep files with such records, which refuses it"),
-        (count_backups(installation), "backup", "that may hold such records until deleted"),
+        (count_backups(installation), "backup", "that may hold such records until winnow backup erase"),
     )
     said = [f"{format_count(count, noun)} {what}" for count, noun, what in counts if count]
     return f"{topic}: {'; '.join(said)}." if said else ""

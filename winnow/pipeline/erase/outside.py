@@ -36,8 +36,8 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
         yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."
-    for entry in installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows:
-        yield f"A backup ({entry.detail}): delete it, and make another one."
+    for backup in _list_backups(installation):
+        yield f"A backup ({backup}): make another one, then delete this one: winnow backup erase"
 
 
 def _list_read_files(installation: Installation, begin: str) -> Iterator[storage.FileEntry]:
@@ -45,7 +45,16 @@ def _list_read_files(installation: Installation, begin: str) -> Iterator[storage
     return (file for file in found if file.uri.startswith(begin))
 
 
+def _list_backups(installation: Installation) -> list[str]:
+    """List the backups that the audit log names and that were not deleted since, the newest."""
+    window = Window(size=MAXIMUM_ENTRIES)
+    audit = installation.store.audit
+    deleted = audit.list_entries(window, action=AuditAction.DELETE_BACKUP).rows
+    gone = {entry.detail.rpartition(": ")[0] for entry in deleted}
+    made = [entry.detail for entry in audit.list_entries(window, action=AuditAction.BACK_UP).rows]
+    return [detail for detail in made if detail.rpartition(": ")[0] not in gone]
+
+
 def count_backups(installation: Installation) -> int:
     """Count the backups that the audit log names, :data:`MAXIMUM_ENTRIES` at most."""
-    window = Window(size=MAXIMUM_ENTRIES)
-    return len(installation.store.audit.list_entries(window, action=AuditAction.BACK_UP).rows)
+    return len(_list_backups(installation))

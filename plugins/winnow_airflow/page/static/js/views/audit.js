@@ -35,6 +35,7 @@ const ACTIONS = [
   "accept_older_head",
   "take_over",
   "back_up",
+  "delete_backup",
   "restore_backup",
   "compact",
   "follow",
