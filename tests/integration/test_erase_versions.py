@@ -29,6 +29,8 @@ from winnow.files import object_versions
 from winnow.files.object_versions import VersionedFolder
 from winnow.pipeline.admin.erased_versions import open_versions
 from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.backup.create import create_backup
+from winnow.pipeline.backup.erased_backups import erase_backups
 from winnow.pipeline.erase.certificate import make_certificate
 from winnow.pipeline.erase.erase import EraseRequest, commit_erasure
 
@@ -95,6 +97,16 @@ def test_certificate_tells_of_a_version_that_is_there_again(world: World, store:
     found = make_certificate(world.installation, report.erasure_id)
     assert (found.files[0].is_gone, found.files[0].answer) == (False, "2 versions listed")
     assert found.open_because == "1 file is there again, or the store has versions of them"
+
+
+def test_no_version_of_a_file_with_the_key_stays_in_a_bucket_of_backups(store: VersionedStore, world: World) -> None:
+    backups = f"s3://{BUCKET}/backups"
+    create_backup(world.installation, backups)
+    assert erase(world).deleted
+    create_backup(world.installation, backups)
+    assert find_key_versions(store), "the warehouse has none any more, and the backup has"
+    assert len(erase_backups(world.installation, backups).deleted) == 1
+    assert find_key_versions(store) == []
 
 
 def test_bucket_without_versions_is_asked_and_nothing_else_is_done(store: VersionedStore, tmp_path: Path) -> None:
