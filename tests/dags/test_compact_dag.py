@@ -7,7 +7,6 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ import pytest
 from tests.dags.conftest import RunDag
 from tests.support.dag_topics import (
     DAY_MS,
-    Line,
     build_group_states,
     build_old_lines,
     lose_a_record,
@@ -188,52 +186,6 @@ def test_a_topic_that_cannot_be_reported_costs_no_other_topic_its_event(
     plan_ids = {run.plan_id: run.topic for run in installation.store.runs.list_runs()}
     events = [json.loads(row[0]) for row in airflow_rows(airflow_home, "SELECT extra FROM asset_event")]
     assert [event["topic"] for event in events if event.get("plan_id") in plan_ids] == ["views"]
-
-
-def test_backfills_in_any_order_and_again_give_the_same_log(
-    installation: Installation, run_dag: RunDag, tmp_path: Path
-) -> None:
-    """Three past days, forwards for one topic and backwards for another: readers and checkpoints end up the same."""
-    first_ms = 1_699_920_000_000
-    noon_ms = [first_ms + day * DAY_MS + DAY_MS // 2 for day in range(3)]
-    days = [
-        [
-            Line(offset, f"key-{offset % 7}", None if offset == 13 else f"a-{offset}", noon_ms[0])
-            for offset in range(40)
-        ],
-        [Line(offset, f"key-{offset % 5}", f"b-{offset}", noon_ms[2]) for offset in range(40, 70)],
-    ]
-    for topic in ("forwards", "backwards"):
-        make_topic(installation, tmp_path, topic, days, segment_ms="3600000", min_cleanable_dirty_ratio="0")
-    end_of = [datetime.fromtimestamp(first_ms / 1000, UTC) + timedelta(days=day + 1) for day in range(3)]
-
-    def run(day: int, *topics: str) -> list[str]:
-        states = run_dag("compact_topics", logical_date=end_of[day], topics=list(topics))
-        assert states["run", -1] == "success"
-        return sorted({state for (name, _), state in states.items() if name == "compact_batch.compact"})
-
-    assert run(0, "forwards") == ["success"]
-    assert read_first_dirty_offsets(installation, "forwards") == {0: 40}
-    assert run(1, "forwards") == ["skipped"]
-    assert run(2, "forwards", "backwards") == ["success"]
-    assert run(1, "backwards") == ["skipped"]
-    assert run(0, "backwards") == ["skipped"]
-    assert read_topic(installation, "forwards") == read_topic(installation, "backwards")
-    assert (
-        read_first_dirty_offsets(installation, "forwards")
-        == read_first_dirty_offsets(installation, "backwards")
-        == {0: 70}
-    )
-
-    before = read_topic(installation, "forwards")
-    assert run(0, "forwards", "backwards") == ["skipped"]
-    assert run(2, "forwards", "backwards") == ["skipped"]
-    assert read_topic(installation, "forwards") == read_topic(installation, "backwards") == before
-    assert (
-        read_first_dirty_offsets(installation, "forwards")
-        == read_first_dirty_offsets(installation, "backwards")
-        == {0: 70}
-    )
 
 
 def test_an_as_of_in_the_future_ends_the_run_before_anything_is_done(
