@@ -51,9 +51,9 @@ def scrub(topics: list[str]) -> list[str]:
     """Checks all topics in one task, because the file that was checked longest ago may be in any of them."""
     context: Any = get_current_context()
     with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
-        messages = scrub_steps.scrub_topics(installation, topics, started_ms=scrub_steps.get_run_start_ms(context))
-    outcomes.push_sentences(context, "", messages)
-    return messages
+        reports = scrub_steps.scrub_topics(installation, topics, started_ms=scrub_steps.get_run_start_ms(context))
+    outcomes.push_reports(context, reports)
+    return [sentence for _, sentence in reports]
 
 
 with task_start.build_maintenance_dag("scrub_topics", "7 5 * * 0", DOC, timedelta(days=9)) as scrub_topics:

@@ -51,11 +51,11 @@ def sweep(topics: list[str]) -> list[str]:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
-        messages = sweep_steps.sweep_topics(
+        reports = sweep_steps.sweep_topics(
             installation, topics, last_try=context["ti"].try_number > context["ti"].max_tries
         )
-    outcomes.push_sentences(context, "", messages)
-    return messages
+    outcomes.push_reports(context, reports)
+    return [sentence for _, sentence in reports]
 
 
 with task_start.build_maintenance_dag("sweep_topics", "37 3 * * *", DOC) as sweep_topics:

@@ -57,6 +57,17 @@ def push_sentences(context: Mapping[str, Any], topic: str, sentences: Sequence[s
     push_outcomes(context, [TopicOutcome(topic=topic, kind="done", text=text, plan_id=None) for text in sentences])
 
 
+def push_reports(context: Mapping[str, Any], reports: Sequence[tuple[str, str]]) -> None:
+    """Leave what was done with each topic: its name, and a sentence that may begin with it."""
+    push_outcomes(
+        context,
+        [
+            TopicOutcome(topic=topic, kind="done", text=text.removeprefix(f"{topic}: "), plan_id=None)
+            for topic, text in reports
+        ],
+    )
+
+
 @contextmanager
 def push_failure(context: Mapping[str, Any]) -> Iterator[None]:
     """Leave the error that ends the block: the one in whose place Airflow's own was raised, before Airflow 3.3."""

@@ -36,8 +36,8 @@ def list_run_topics() -> list[str]:
         return found
 
 
-def scrub_topics(installation: Installation, names: Sequence[str], *, started_ms: int) -> list[str]:
-    """Check the files that were not checked since the run began. Returns a sentence per topic.
+def scrub_topics(installation: Installation, names: Sequence[str], *, started_ms: int) -> list[tuple[str, str]]:
+    """Check the files that were not checked since the run began. Returns each topic with a sentence.
 
     Raises:
         AirflowRescheduleException: the budget of the day is used up, and files are left.
@@ -58,7 +58,7 @@ def scrub_topics(installation: Installation, names: Sequence[str], *, started_ms
     damaged = [report.message for report in reports if report.findings]
     if damaged:
         raise DamagedSegmentError("\n".join(damaged))
-    return [report.message for report in reports]
+    return [(report.topic, report.message) for report in reports]
 
 
 def get_run_start_ms(context: Mapping[str, Any]) -> int:

@@ -34,8 +34,8 @@ def list_swept_topics() -> list[str]:
         return [*(select_topics(installation, context, others) if others or not named else []), *deleted]
 
 
-def sweep_topics(installation: Installation, names: Sequence[str], *, last_try: bool) -> list[str]:
-    """Sweep topics one by one. Returns a sentence per topic.
+def sweep_topics(installation: Installation, names: Sequence[str], *, last_try: bool) -> list[tuple[str, str]]:
+    """Sweep topics one by one. Returns each topic with a sentence.
 
     Raises:
         TopicBusyError: topics are being compacted, and this is not the last try; on the last try they are left to the
@@ -49,8 +49,8 @@ def sweep_topics(installation: Installation, names: Sequence[str], *, last_try: 
         with results.collect(topic):
             for swept in step.sweep_topics(installation, [topic]):
                 log.info("%s", swept.message)
-                done.append(swept.message)
+                done.append((swept.topic, swept.message))
     results.raise_errors()
     if results.left and not last_try:
         raise TopicBusyError("\n".join(results.left))
-    return [*done, *results.left]
+    return [*done, *((failure.topic, failure.left) for failure in results.failures if failure.left is not None)]
