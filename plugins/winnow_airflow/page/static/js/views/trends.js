@@ -24,6 +24,7 @@ const DAY_MS = 86_400_000;
 const MAXIMUM_BARS = 45;
 const TIME_UNITS_MS = [60_000, 3_600_000, DAY_MS];
 const TIME_UNITS_S = [60, 3_600];
+const INGESTED = "Records ingested a day";
 
 /** Creates the tab "Trends" of the topic ``name``. */
 export function createTrendsTab(name) {
@@ -73,7 +74,7 @@ function drawTrends(answer, noun) {
       untilMs: answer.now_ms,
       ...more,
     });
-  const periods = joinDays(answer.days.filter((day) => day.day_ms + DAY_MS > sinceMs));
+  const periods = joinDays(answer.days.filter((day) => day.day_ms + DAY_MS > answer.samples[0].at_ms));
   return h(
     "div",
     { class: "plots" },
@@ -87,9 +88,9 @@ function drawTrends(answer, noun) {
         ceiling: 1,
       },
     ),
-    createDayChart("appended", "Records ingested a day", periods, formatShortCount, [
-      ["kept", "", (day) => day.appended],
-    ]),
+    answer.days.some((day) => day.records_appended !== null)
+      ? createDayChart("appended", INGESTED, periods, formatShortCount, [["kept", "", (day) => day.appended]])
+      : createUnknownChart(INGESTED, "Not known yet: it takes two samples, and one is taken every hour."),
     answer.samples.some((sample) => sample.deadline_ms !== null)
       ? line("deadline", "Time to the nearest compaction deadline", readTimeToDeadline, {
           format: formatTimeLeft,
@@ -116,6 +117,15 @@ function drawTrends(answer, noun) {
       { base: 1024 },
     ),
     createTimeChart(periods),
+  );
+}
+
+function createUnknownChart(title, why) {
+  return h(
+    "figure",
+    { class: "plot" },
+    h("figcaption", {}, h("span", { class: "plot-title" }, title)),
+    h("p", { class: "quiet" }, why),
   );
 }
 
