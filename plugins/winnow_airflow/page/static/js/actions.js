@@ -143,10 +143,13 @@ function createHolderWarning(holder) {
   );
 }
 
+/** Explains why nothing is due, the commonest reason first. */
 function explainIdle(found) {
-  const [first] = found.partitions;
-  const isSame = found.partitions.every((each) => each.reason === first?.reason);
-  return first && isSame ? first.reason_text : "see Explain for each partition";
+  const counts = new Map();
+  for (const { reason_text: reason } of found.partitions) counts.set(reason, (counts.get(reason) ?? 0) + 1);
+  const ordered = [...counts].sort(([, one], [, other]) => other - one);
+  if (ordered.length === 1) return ordered[0][0];
+  return ordered.map(([reason, count]) => `of ${formatCountWithNoun(count, "partition")}, ${reason}`).join("; ");
 }
 
 /** Describes how long Spark's tasks would work, at the pace of the topic's last runs. */
