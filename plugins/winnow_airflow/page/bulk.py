@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from airflow.api_fastapi.core_api.security import GetUserDep
-from fastapi import APIRouter, HTTPException
+from fastapi import APIRouter, Depends, HTTPException
 from pydantic import Field
 
 from winnow.config.owners import may_act
@@ -45,6 +45,17 @@ IRREVERSIBLE_KEYS: Final = frozenset(
 """Keys because of which a run removes records that nobody can bring back."""
 _RUNNING: Final = frozenset({COMPACT, SWEEP, SCRUB})
 """Actions of DAGs that take a list of names."""
+
+
+def require_some_right(user: GetUserDep) -> None:
+    """Refuse users who may do none of these actions, before what they ask for is looked at."""
+    if not any(may_trigger(user, name_dag(_get_dag(action))) for action in (ALTER, *sorted(_RUNNING))):
+        raise HTTPException(403, "Your role in Airflow may not trigger any of these actions. Nothing was done.")
+
+
+def _get_dag(action: str) -> str:
+    return ACTION_DAGS[action if action in _RUNNING else "change_many"]
+
 
 Name = Annotated[str, Field(max_length=249)]
 Label = Annotated[str, Field(min_length=1, max_length=100)]
@@ -104,14 +115,14 @@ class Review:
             self.shown.append({"topic": overview.topic, "state": seen.state, **figures, "changes": changes})
 
 
-@router.post("/review", dependencies=[own_request])
+@router.post("/review", dependencies=[own_request, Depends(require_some_right)])
 def review_action(installation: InstallationDep, now_ms: NowDep, user: GetUserDep, wanted: WantedAction) -> Document:
     """Resolve which topics an action takes, and say what it does; the user's rights are checked for each.
 
     ``conf``: what to trigger ``dag`` with, besides the reason; its topics are those of the review, no others.
     ``shown`` and ``refused``: the first ones. ``unchanged``: topics that are as wanted already, which are not taken.
     """
-    dag = "change_many" if wanted.action not in _RUNNING else ACTION_DAGS[wanted.action]
+    dag = _get_dag(wanted.action)
     if not may_trigger(user, name_dag(dag)):
         raise HTTPException(403, f"Your role in Airflow may not trigger {name_dag(dag)}. Nothing was done.")
     try:

@@ -73,12 +73,12 @@ def list_keys(installation: InstallationDep) -> Document:
 def list_commonest(
     installation: InstallationDep,
     now_ms: NowDep,
-    tag: Annotated[str, Query(min_length=1, max_length=50)],
+    tag: Annotated[str, Query(max_length=50)] = "",
     without: Annotated[str, Query(max_length=249)] = "",
 ) -> Document:
-    """Return of each key the value that most topics with ``tag`` have, by themselves or by default.
+    """Return of each key the value that most topics with ``tag`` (empty: all) have, by themselves or by default.
 
-    ``topics``: how many have the tag, besides the topic ``without``. ``is_default``: that value is not set by them.
+    ``topics``: how many there are, besides the topic ``without``. ``is_default``: that value is not set by them.
     """
     values: defaultdict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
     topics = 0

@@ -137,8 +137,12 @@ export function createConfigurationEditor(keys, values, onChange) {
       element.classList.toggle("is-edited", value !== (isSet(key.name) ? values[key.name] : null));
     };
     const takeOver = (value) => {
-      if (key.choices) input.value = value === null ? "default" : `set:${value}`;
-      else input.value = value ?? "";
+      if (key.choices) {
+        const chosen = value === null ? "default" : `set:${value}`;
+        if (![...input.options].some((each) => each.value === chosen))
+          input.append(h("option", { value: chosen }, value));
+        input.value = chosen;
+      } else input.value = value ?? "";
       input.dispatchEvent(new Event("input"));
       input.focus();
     };
