@@ -3,7 +3,7 @@
 import { fetchJson } from "../../api.js";
 import { createButton } from "../../components.js";
 import { createId, h, updateChildren } from "../../dom.js";
-import { describeSetting, formatCountWithNoun } from "../../format.js";
+import { describeSetting, formatCount, formatCountWithNoun } from "../../format.js";
 
 /** Creates the choice of a tag. ``editor`` shows what its topics have; ``own``: the tags of ``topic``, which come first. */
 export function createComparison(topic, own, tags, editor) {
@@ -45,14 +45,15 @@ function describe(topics, differing) {
 
 /** Creates the line of one key: what most have, and the button that takes it over; ``isSame``: the topic has it, too. */
 export function createCommonest(name, { value, count, is_default: isDefault }, topics, isSame, onTake) {
+  const unit = value === null ? "" : describeSetting(name, value);
   return [
     h(
       "span",
       {},
-      `${count} of ${topics} have `,
+      `${formatCount(count)} of ${formatCount(topics)} have `,
       value === null ? "it not set" : h("code", {}, value || "(empty)"),
-      value === null ? null : h("small", { class: "quiet" }, " ", describeSetting(name, value)),
-      isDefault ? " by default" : null,
+      unit ? h("small", {}, ` ${unit}`) : null,
+      isDefault && value !== null ? " by default" : null,
     ),
     isSame
       ? null

@@ -5,7 +5,7 @@ import { fetchJson, sendJson } from "../../api.js";
 import { createAsyncPanel } from "../../async-panel.js";
 import { createCallout } from "../../components.js";
 import { createId, h, insertBreakPoints } from "../../dom.js";
-import { formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
+import { describeSetting, formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
 import { createStateBadge } from "../../state-badges.js";
 import { createTable } from "../../table.js";
 import { createConfigurationEditor } from "../configuration/configuration-editor.js";
@@ -146,13 +146,14 @@ export async function openBulkReview(name, wanted, count, done) {
 function drawReview(kind, review) {
   const sentences = [`It takes ${formatCountWithNoun(review.total, "topic")}.`];
   if (review.unchanged) sentences.push(`${formatCount(review.unchanged)} more are so already.`);
+  if (review.refused_total) sentences.push(`Left out, see below: ${formatCount(review.refused_total)}.`);
   if (kind.sum) sentences.push(kind.sum(review));
   return [
     h("p", { role: "status" }, sentences.join(" ")),
     review.irreversible
       ? createCallout(
           "overdue",
-          `Of ${formatCountWithNoun(review.irreversible, "topic")} it changes keys because of which runs remove records for good.`,
+          `Of ${formatCountWithNoun(review.irreversible, "topic")} it changes keys because of which runs can remove records for good.`,
         )
       : null,
     review.shown.length ? createTakenTable(kind, review) : null,
@@ -207,17 +208,19 @@ function describeChanges(row) {
         {},
         h("code", {}, name),
         ": ",
-        describeValue(before),
+        describeValue(name, before),
         " → ",
-        describeValue(after),
+        describeValue(name, after),
         isIrreversible ? h("small", { class: "late" }, " removes for good") : null,
       ),
     ),
   );
 }
 
-function describeValue(text) {
-  return text === null ? h("span", { class: "quiet" }, "default") : h("code", {}, text || "(empty)");
+function describeValue(name, text) {
+  if (text === null) return h("span", { class: "quiet" }, "default");
+  const unit = describeSetting(name, text);
+  return [h("code", {}, text || "(empty)"), unit ? h("small", {}, ` ${unit}`) : null];
 }
 
 function splitNames(text) {
