@@ -7,7 +7,6 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow.values import bulk_changes
 from winnow_airflow import outcomes, params, pool_checks
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS, make_dag_arguments
 from winnow_airflow.tasks import bulk_steps, task_start
@@ -61,9 +60,9 @@ with DAG(
     doc_md=DOC,
     params={
         "action": Param(
-            bulk_changes.ALTER,
+            bulk_steps.ALTER,
             type="string",
-            enum=list(bulk_changes.ACTIONS),
+            enum=list(bulk_steps.ACTIONS),
             title="Action",
             description="Pause or resume compaction, or change the configuration.",
         ),
@@ -72,7 +71,7 @@ with DAG(
             propertyNames={"pattern": TOPIC_PATTERN},
             additionalProperties={"type": "string", "pattern": "^[0-9a-f]{16}$"},
             minProperties=1,
-            maxProperties=bulk_changes.MAXIMUM_TOPICS,
+            maxProperties=bulk_steps.MAXIMUM_TOPICS,
             title="Topics",
             description="Names, each with the fingerprint that the page's review gave it.",
         ),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from winnow.errors import UsageError, WinnowError
-from winnow.values.bulk_changes import ALTER, BulkChange, compute_review_digest
+from winnow.values.bulk_changes import ACTIONS, ALTER, MAXIMUM_TOPICS, BulkChange, compute_review_digest
 from winnow.values.counts import format_count
 from winnow_airflow.older_airflow import fail_without_retries
 from winnow_airflow.outcomes import TopicOutcome
@@ -17,6 +17,8 @@ from winnow_airflow.topic_rights import require_right
 
 if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
+
+__all__ = ["ACTIONS", "ALTER", "MAXIMUM_TOPICS", "BulkParams", "BulkReport", "change_many", "describe_change"]
 
 log = logging.getLogger("airflow.task")
 
