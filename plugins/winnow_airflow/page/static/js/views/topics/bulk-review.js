@@ -211,7 +211,7 @@ function describeChanges(row) {
         describeValue(name, before),
         " → ",
         describeValue(name, after),
-        isIrreversible ? h("small", { class: "late" }, " removes for good") : null,
+        isIrreversible ? h("small", { class: "late" }, " can remove for good") : null,
       ),
     ),
   );
