@@ -152,9 +152,7 @@ def test_a_viewer_is_told_why_nothing_can_be_changed(look: Open) -> None:
 
 
 @pytest.mark.parametrize(("theme", "width"), [("light", 768), ("dark", 1920)])
-def test_values_of_a_tags_other_topics_are_beside_the_fields_and_taken_over(
-    look: Open, theme: str, width: int
-) -> None:
+def test_values_of_a_tags_other_topics_are_beside_the_fields_and_taken_over(look: Open, theme: str, width: int) -> None:
     """What differs is marked; one press puts it into the field, and the server judges it like what is typed."""
     seen = look("thousand", theme=theme, width=width)
     page = seen.at("#/topics?search=or&tag=gold")
