@@ -73,6 +73,7 @@ service is retried after half a minute, then at growing intervals.
 | `simulate` | allow an `as_of` more than a minute in the future |
 | `dry_run` | only report what each due topic would read, write and remove; nothing is planned |
 | `shadow_strategy` | `offset`, `timestamp` or `header`: report what it would keep instead of the topic's own |
+| `reason` | why somebody asks for it; kept in the audit log |
 """
 
 NOW_DOC = """

@@ -27,6 +27,7 @@ what is left of the day's budget, frees its pool slot until the budget has room 
 | Param | meaning |
 | --- | --- |
 | `topics` | names of topics; empty: all |
+| `reason` | why somebody asks for it; kept in the audit log |
 """
 
 SCRUB_DOC = """

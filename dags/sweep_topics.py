@@ -25,6 +25,7 @@ that is still referenced, nor files of a run whose outcome is unknown. Running i
 | Param | meaning |
 | --- | --- |
 | `topics` | names of topics; empty: all |
+| `reason` | why somebody asks for it; kept in the audit log |
 """
 
 SWEEP_DOC = """

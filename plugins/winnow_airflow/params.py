@@ -83,6 +83,15 @@ def build_reason(title: str, description: str, *, is_required: bool = False) -> 
     )
 
 
+REASON = Param(
+    "",
+    type="string",
+    maxLength=MAXIMUM_REASON_CHARACTERS,
+    pattern=r"^[^\x00-\x1f\x7f]*$",
+    title="Reason",
+    description="Why somebody asks for it; kept in the audit log.",
+)
+
 AS_OF = Param(
     None,
     type=["null", "string"],
@@ -123,4 +132,5 @@ COMPACTION: dict[str, Param] = {
     "simulate": SIMULATE,
     "dry_run": DRY_RUN,
     "shadow_strategy": SHADOW_STRATEGY,
+    "reason": REASON,
 }

@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Open
+from tests.browser.test_accessibility import list_violations
 from tests.browser.test_actions import agree, triggered
 
 
@@ -148,3 +149,25 @@ def test_a_viewer_is_told_why_nothing_can_be_changed(look: Open) -> None:
         expect(button).to_have_attribute(
             "data-tip", "You have read access only: your Airflow role may not trigger change_topics."
         )
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 768), ("dark", 1920)])
+def test_values_of_a_tags_other_topics_are_beside_the_fields_and_taken_over(look: Open, theme: str, width: int) -> None:
+    """What differs is marked; one press puts it into the field, and the server judges it like what is typed."""
+    seen = look("thousand", theme=theme, width=width)
+    page = seen.at("#/topics?search=or&tag=gold")
+    topic = page.locator("tbody tr a.row-link").first.inner_text()
+    page = seen.at(f"#/topics/{topic}/configuration")
+    page.get_by_role("button", name="Edit configuration").click()
+    page.get_by_label("Compare with topics of the tag").select_option("gold")
+    expect(page.get_by_role("status").filter(has_text="what most of")).to_be_visible()
+    ratio = page.locator('[data-config="min.cleanable.dirty.ratio"]')
+    expect(ratio).to_contain_text(re.compile(r"\d+ of \d+ have 0\.5 by default"))
+    page.get_by_label("min.cleanable.dirty.ratio").fill("0.9")
+    expect(ratio).to_have_class(re.compile("is-different"))
+    assert not (broken := list_violations(page)), "\n".join(broken)
+    seen.picture(f"configuration-comparison-{theme}-{width}", whole=False)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.get_by_role("button", name="Take over min.cleanable.dirty.ratio").click()
+    expect(page.get_by_label("min.cleanable.dirty.ratio")).to_have_value("")
+    expect(ratio).not_to_have_class(re.compile("is-different"))

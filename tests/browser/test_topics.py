@@ -8,6 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Open
+from tests.browser.test_accessibility import list_violations
+from tests.browser.test_actions import agree, triggered
 
 
 def names(page: Page) -> list[str]:
@@ -206,3 +208,61 @@ def test_filters_are_kept_under_a_name_until_they_are_forgotten(look: Open) -> N
     expect(page).to_have_url(re.compile(r"#/topics\?state=due$"))
     page.get_by_role("button", name="Forget view").click()
     expect(page.get_by_label("Saved views")).to_have_count(0)
+
+
+@pytest.mark.parametrize(("theme", "width"), [("light", 768), ("dark", 1440), ("light", 1920)])
+def test_all_topics_that_match_are_changed_by_one_reviewed_request(look: Open, theme: str, width: int) -> None:
+    """The review names what it leaves out and why; Airflow gets exactly the topics of the review, in one run."""
+    seen = look("thousand", theme=theme, width=width)
+    page = seen.at("#/topics?search=or")
+    matching = page.locator('[data-pager="range"]').inner_text().removesuffix(" topics").split("of ")[-1]
+    page.get_by_label("Select all topics of this page").check()
+    bar = page.get_by_role("group", name="Selected topics")
+    expect(bar).to_contain_text("50 topics selected")
+    bar.get_by_role("button", name=f"Select all {matching} that match").click()
+    expect(bar).to_contain_text(f"All {matching} topics that match")
+    seen.picture(f"bulk-bar-{theme}-{width}", whole=False)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+    bar.get_by_role("button", name="Configuration").click()
+    dialog = page.get_by_role("dialog", name=f"Configuration: {matching} topics?")
+    expect(dialog).to_contain_text("Nothing is changed yet.")
+    dialog.get_by_label("Filter keys").fill("retention.ms")
+    dialog.get_by_label("retention.ms", exact=True).fill("2d")
+    expect(dialog.get_by_role("status").last).to_contain_text("It takes ")
+    expect(dialog.get_by_role("table", name="Topics that it takes").locator("tbody tr")).to_have_count(20)
+    refused = dialog.get_by_role("table", name="Topics that it cannot take")
+    expect(refused).to_contain_text("owned by growth, for whom you may not act (setting owners)")
+    expect(dialog).to_contain_text("it changes keys because of which runs can remove records for good")
+    assert not (broken := list_violations(page)), "\n".join(broken)
+    seen.picture(f"bulk-review-{theme}-{width}", whole=False)
+    said = dialog.get_by_role("status").last.inner_text()
+    dialog.get_by_label("Reason").fill("half the disk")
+    agree(page, "Configuration")
+    run = triggered(seen, "change_many")
+    assert (run["conf"]["config"], run["conf"]["reason"]) == ({"retention.ms": "172800000"}, "half the disk")
+    assert said.startswith(f"It takes {len(run['conf']['topics'])} topics.")
+    expect(bar).to_have_count(0)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_sweep_of_a_thousand_topics_says_that_it_is_for_good_and_names_all(look: Open, theme: str) -> None:
+    seen = look("thousand", theme=theme)
+    page = seen.at("#/topics")
+    page.locator("input[data-topic]").first.check()
+    page.get_by_role("button", name="Select all 1\u202f000 that match").click()
+    page.get_by_role("button", name="Sweep").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("This cannot be undone.")
+    expect(dialog.get_by_role("status").last).to_contain_text("wait in all")
+    seen.picture(f"bulk-sweep-{theme}", whole=False)
+    dialog.get_by_label("Reason").fill("room")
+    agree(page, "Sweep")
+    conf = triggered(seen, "sweep_topics")["conf"]
+    assert len(conf["topics"]) > 800
+    assert conf["reason"] == "room"
+    # One that is left out makes of "all" the others of this page.
+    page.get_by_label("Select all topics of this page").check()
+    page.get_by_role("button", name="Select all 1\u202f000 that match").click()
+    page.locator("input[data-topic]").first.uncheck()
+    expect(page.get_by_role("group", name="Selected topics")).to_contain_text("49 topics selected")

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from tests.support import store_fixtures
 from winnow.store import Store
-from winnow.store.audit import MAXIMUM_TEXT_CHARACTERS
+from winnow.store.audit import MAXIMUM_NAMED_TOPICS, MAXIMUM_TEXT_CHARACTERS, name_topics
 from winnow.store.audit_chain import check_chain
 from winnow.store.rows import AuditEntry, Window
 
@@ -37,6 +37,27 @@ def test_entries_are_found_by_topic_actor_and_action_newest_first(store: Store) 
     assert store.audit.list_entries(Window(), actor="ann", action="pause").rows == (PAUSED,)
     second = store.audit.list_entries(Window(2, 2))
     assert (second.total, second.rows) == (3, (PAUSED,))
+
+
+def test_entry_about_several_topics_is_among_those_of_each_that_it_names(store: Store) -> None:
+    """By the whole name; names that a detail has without saying so, or of another case, are none."""
+    many = replace(SWEPT, detail=f"segment.ms=1, {name_topics(['orders', 'a_b', 'clicks.v2'])}")
+    store.audit.record(many)
+    store.audit.record(ALTERED)
+    for topic in ("a_b", "clicks.v2"):
+        assert store.audit.list_entries(Window(), topic=topic).rows == (many,)
+    assert store.audit.list_entries(Window(), topic="orders").rows == (many, ALTERED)
+    for topic in ("clicks", "v2", "axb", "Orders", "segment.ms=1"):
+        assert store.audit.list_entries(Window(), topic=topic).total == 0
+
+
+def test_entry_names_thousands_of_topics_in_full_and_counts_the_rest(store: Store) -> None:
+    names = [f"topic-{number}" for number in range(MAXIMUM_NAMED_TOPICS + 3)]
+    store.audit.record(replace(SWEPT, detail=f"{'x' * (MAXIMUM_TEXT_CHARACTERS + 1)}, {name_topics(names)}"))
+    (entry,) = store.audit.list_entries(Window(), topic=names[MAXIMUM_NAMED_TOPICS - 1]).rows
+    what, _, named = entry.detail.partition(" topics: ")
+    assert len(what) == MAXIMUM_TEXT_CHARACTERS
+    assert named.endswith(f"{names[MAXIMUM_NAMED_TOPICS - 1]}, and 3 more")
 
 
 def test_entry_written_again_is_there_once_and_long_texts_are_cut(store: Store) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DAGS = (
     "backfill_topics",
+    "change_many",
     "change_partitions",
     "change_topics",
     "compact_now",

@@ -17,7 +17,7 @@ from tests.support.world import TOPIC, World, build_versions, define_world
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.ingest.undo import undo_ingest
-from winnow.pipeline.topics.audit import MAXIMUM_NAMED_TOPICS, record_request
+from winnow.pipeline.topics.audit import record_request
 from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.marks import mark_uncleanable
@@ -104,18 +104,17 @@ def test_configuration_that_an_ingest_changes_releases_marks_without_an_entry(wo
     assert [each.action for each in entries(world)] == ["alter"]
 
 
-def test_request_by_hand_is_one_entry_a_topic_and_one_for_all(world: World) -> None:
+def test_request_by_hand_is_one_entry_that_names_its_topics(world: World) -> None:
     """A task that is tried again asked for nothing new; somebody at a shell did."""
     installation = in_dag_run(world)
     for _ in range(2):
         record_request(installation, AuditAction.SWEEP, ["orders", "clicks"])
         record_request(installation, AuditAction.SCRUB, [])
-    record_request(installation, AuditAction.COMPACT, [f"t-{number}" for number in range(MAXIMUM_NAMED_TOPICS + 1)])
+        record_request(installation, AuditAction.COMPACT, ["orders"])
     assert sorted((each.action, each.topic, each.detail) for each in entries(world)) == [
-        ("compact", "", "21 topics"),
+        ("compact", "orders", ""),
         ("scrub", "", "all topics"),
-        ("sweep", "clicks", ""),
-        ("sweep", "orders", ""),
+        ("sweep", "", "2 topics: orders, clicks"),
     ]
     for _ in range(2):
         record_request(world.installation, AuditAction.SWEEP, ["orders"])

@@ -217,4 +217,22 @@ PAGE = (
     Mutant("compact-of-no-topic", "an operator that names no topic compacts all")
     .changes("WinnowCompactOperator.__init__", never("topics"))
     .caught_by("test_compaction_of_no_topic_is_refused_where_it_would_mean_all"),
+    Mutant("bulk-without-rights", "a run changes topics of owners whom the person may not act for")
+    .changes("bulk_steps.change_many", drop_statement("require_right"))
+    .caught_by("test_topic_of_an_owner_whom_the_person_may_not_act_for_is_refused_whatever_the_page_said"),
+    Mutant("bulk-review-without-rights", "a review takes topics of owners whom the person may not act for")
+    .changes("bulk._review_topics", never("may_act"))
+    .caught_by("test_topics_that_it_cannot_take_are_named_with_the_reason"),
+    Mutant("bulk-not-as-reviewed", "a run changes other topics, or otherwise, than somebody reviewed")
+    .changes("bulk_steps.change_many", never("compute_review_digest"))
+    .caught_by("test_request_that_is_not_what_was_reviewed_changes_nothing"),
+    Mutant("bulk-over-a-later-change", "a topic that was changed since the review is changed again")
+    .changes("change_reviewed_topic", never("compute_fingerprint"))
+    .caught_by("test_topic_that_was_changed_since_the_review_is_refused_by_name_and_the_others_are_done"),
+    Mutant("bulk-an-entry-a-topic", "a change of many topics is an entry of the audit log for each")
+    .changes("change_reviewed_topic", set_keyword("is_recorded_by_caller", "False"))
+    .caught_by("test_many_topics_are_paused_and_resumed_under_one_name"),
+    Mutant("bulk-without-an-audit-entry", "a change of many topics is not in the audit log")
+    .changes("bulk_steps.change_many", drop_statement("record_request"))
+    .caught_by("test_many_topics_are_paused_and_resumed_under_one_name"),
 )

@@ -135,7 +135,7 @@ def test_administrator_may_act_and_viewer_may_not(
     read_from(home_store)
     for who, name, allowed in ((admin_login, "admin", True), (viewer_login, "viewer", False)):
         found = who.json("api/me")
-        actions = ("compact", "change", "configure", "sweep", "scrub", "erase")
+        actions = ("compact", "change", "configure", "sweep", "scrub", "erase", "change_many")
         assert (found["user"], found["can"]) == (name, {**dict.fromkeys(actions, allowed), "read_records": False})
         for dag in ("compact_now", "change_partitions"):
             answer = who.client.post(

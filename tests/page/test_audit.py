@@ -56,3 +56,9 @@ def test_entries_are_found_by_topic_actor_and_action(viewer: Visitor, asked: dic
 
 def test_action_that_nobody_can_do_is_refused(viewer: Visitor) -> None:
     assert viewer.get("api/audit", action="conjure").status_code == 422
+
+
+def test_detail_that_names_many_topics_is_cut_in_the_list(viewer: Visitor, home_store: Store) -> None:
+    home_store.audit.record(AuditEntry(NOW_MS, "anna", "pause", detail=f"900 topics: {', '.join(['topic'] * 900)}"))
+    detail = viewer.json("api/audit", actor="anna")["entries"][0]["detail"]
+    assert (len(detail), detail[:17], detail[-1]) == (1_001, "900 topics: topic", "…")

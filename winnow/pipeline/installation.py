@@ -91,6 +91,7 @@ class Installation:
     ``channels``: the alert channels of this process. ``page_url``: Airflow's address, for links in alerts.
     ``actor`` and ``reason``: who does what this process does, and why, for the audit log; an empty actor is the
     operating system's user. ``began``: when the DAG run began, which tells it from an earlier one of the same name.
+    ``is_recorded_by_caller``: steps leave no entries in the audit log, since their caller writes one for all of them.
     """
 
     settings: Settings
@@ -103,6 +104,7 @@ class Installation:
     actor: str = ""
     reason: str = ""
     began: str = ""
+    is_recorded_by_caller: bool = False
 
     @cached_property
     def guard(self) -> InstallationGuard:

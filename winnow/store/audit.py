@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from sqlalchemy import or_, select
+from sqlalchemy import and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from winnow.store import tables
@@ -16,7 +17,11 @@ from winnow.store.row_values import list_fields, list_window, match_given, read_
 from winnow.store.rows import AuditEntry, Listed, Window
 
 MAXIMUM_TEXT_CHARACTERS: Final = 1_000
-"""Maximum characters of a reason or a detail; longer ones are cut."""
+"""Maximum characters of a reason, and of a detail that names no topics; longer ones are cut."""
+MAXIMUM_NAMED_TOPICS: Final = 2_000
+"""Maximum topics that an entry about several names."""
+_NAMED: Final = " topics: "
+"""Stands in the detail of an entry about several topics after their number, and before their names."""
 
 
 class AuditAction(StrEnum):
@@ -75,6 +80,18 @@ ANOTHER: Final = "#"
 """Stands in an entry's id before its number among those that were to have the same id."""
 
 
+def name_topics(topics: Sequence[str]) -> str:
+    """Name several topics in a detail, at its end: how many, and which; an entry about them is found by each."""
+    more = len(topics) - MAXIMUM_NAMED_TOPICS
+    named = [*topics[:MAXIMUM_NAMED_TOPICS], *([f"and {more:,} more"] if more > 0 else [])]
+    return f"{len(topics):,}{_NAMED}{', '.join(named)}"
+
+
+def _cut_detail(entry: AuditEntry) -> str:
+    what, named, names = entry.detail.partition(_NAMED)
+    return entry.detail[:MAXIMUM_TEXT_CHARACTERS] if entry.topic else f"{what[:MAXIMUM_TEXT_CHARACTERS]}{named}{names}"
+
+
 class AuditLog(StorePart):
     """One row per thing that somebody did, the newest first. Entries are only ever added, each chained to the last."""
 
@@ -84,7 +101,7 @@ class AuditLog(StorePart):
         It is the same if all but its time is the same: a task that is tried again, or an error of unknown outcome. An
         entry of another content with the same id is added too, under an id of its own.
         """
-        cut = {name: getattr(entry, name)[:MAXIMUM_TEXT_CHARACTERS] for name in ("reason", "detail")}
+        cut = {"reason": entry.reason[:MAXIMUM_TEXT_CHARACTERS], "detail": _cut_detail(entry)}
         row = tables.AuditTable.make_row(entry, **cut)
         with self._database.writing() as session:
             chain = lock_chain(session)
@@ -107,9 +124,17 @@ class AuditLog(StorePart):
     def list_entries(
         self, window: Window, *, topic: str | None = None, actor: str | None = None, action: str | None = None
     ) -> Listed[AuditEntry]:
-        """List one page of the entries of a topic, an actor or an action, the newest first; None: any."""
+        """List one page of the entries of a topic, an actor or an action, the newest first; None: any.
+
+        Entries about several topics that name ``topic`` are among its own.
+        """
         row = tables.AuditTable
-        wanted = match_given((row.topic, topic), (row.actor, actor), (row.action, action))
+        wanted = match_given((row.actor, actor), (row.action, action))
+        if topic is not None:
+            # Names hold neither blanks nor commas. LIKE would not tell upper from lower case in SQLite.
+            listed = row.detail.concat(",")
+            is_named = and_(row.detail.contains(_NAMED), listed != func.replace(listed, f" {topic},", ""))
+            wanted.append(or_(row.topic == topic, and_(row.topic == "", is_named)))
         newest = select(row).where(*wanted).order_by(row.at_ms.desc(), row.entry_id)
         with self._database.reading() as session:
             return list_window(session, newest, window, partial(read_value, AuditEntry))

@@ -254,6 +254,18 @@ class Overview(StorePart):
             rows = session.execute(select(topic.topic, topic.owner).where(topic.owner.in_(owners)))
             return {row.topic: row.owner for row in rows}
 
+    def find_pausing_names(self) -> dict[str, frozenset[str]]:
+        """Find the topics with a paused partition, each with the names of its pauses; a pause may have none."""
+        row = tables.PausedBy
+        named = select(pause.topic, func.coalesce(row.name, "")).outerjoin(
+            row, and_(row.topic == pause.topic, row.partition == pause.partition)
+        )
+        found: dict[str, set[str]] = defaultdict(set)
+        with self._database.reading() as session:
+            for topic, name in session.execute(named.distinct()):
+                found[topic].update((name,) if name else ())
+        return {topic: frozenset(names) for topic, names in found.items()}
+
     def list_labels(self) -> TopicLabels:
         """List the owners and the tags that topics have."""
         topic = tables.TopicOverviewTable

@@ -28,6 +28,7 @@ ACTION_DAGS: Final = {
     "sweep": "sweep_topics",
     "scrub": "scrub_topics",
     "erase": "erase_keys",
+    "change_many": "change_many",
 }
 """The DAG that each action of the page triggers, without the installation's prefix."""
 

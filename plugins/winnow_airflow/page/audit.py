@@ -14,6 +14,9 @@ from winnow_airflow.page.access import may_view
 from winnow_airflow.page.dependencies import InstallationDep, NowDep, WindowDep
 from winnow_airflow.page.responses import Document, describe, describe_page
 
+MAXIMUM_DETAIL_CHARACTERS = 1_000
+"""Maximum characters of a detail in a list; an entry about many topics names more of them."""
+
 router = APIRouter(prefix="/api/audit", dependencies=[may_view])
 
 Text = Annotated[str | None, Query(max_length=249)]
@@ -37,6 +40,8 @@ def list_entries(
 
 
 def _describe_entry(entry: AuditEntry) -> Document:
+    if len(entry.detail) > MAXIMUM_DETAIL_CHARACTERS:
+        entry = replace(entry, detail=f"{entry.detail[:MAXIMUM_DETAIL_CHARACTERS]}…")
     if not entry.origin.startswith(AIRFLOW_HOLDER):
         return {**describe(entry), "dag_run": None}
     dag_id, _, run_id = entry.origin.removeprefix(AIRFLOW_HOLDER).partition(":")

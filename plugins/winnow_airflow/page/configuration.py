@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter, defaultdict
 from typing import Annotated, Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from pydantic import Field
 
 from winnow.config.definitions import BY_NAME, DEFINITIONS, Definition
@@ -13,8 +15,9 @@ from winnow.config.topic import TopicConfig, make_unknown_key_error
 from winnow.config.units import convert_unit, convert_units
 from winnow.config.values import OneOf, ValueType, parse_value
 from winnow.errors import ConfigurationError
+from winnow.store.rows import TopicFilter
 from winnow_airflow.page.access import may_view, own_request, require_right_to
-from winnow_airflow.page.dependencies import InstallationDep
+from winnow_airflow.page.dependencies import InstallationDep, NowDep
 from winnow_airflow.page.request_body import RequestBody
 from winnow_airflow.page.responses import Document
 
@@ -64,6 +67,37 @@ def list_keys(installation: InstallationDep) -> Document:
             _describe_key(each, defaults[each.name].text if each.name in defaults else None) for each in DEFINITIONS
         ]
     }
+
+
+@router.get("/commonest")
+def list_commonest(
+    installation: InstallationDep,
+    now_ms: NowDep,
+    tag: Annotated[str, Query(max_length=50)] = "",
+    without: Annotated[str, Query(max_length=249)] = "",
+) -> Document:
+    """Return of each key the value that most topics with ``tag`` (empty: all) have, by themselves or by default.
+
+    ``topics``: how many there are, besides the topic ``without``. ``is_default``: that value is not set by them.
+    """
+    values: defaultdict[str, Counter[tuple[str, bool]]] = defaultdict(Counter)
+    topics = 0
+    for seen in installation.store.overview.stream_topics(now_ms, only=TopicFilter(tag=tag)):
+        if seen.overview.topic == without:
+            continue
+        topics += 1
+        for entry in json.loads(seen.overview.configuration):
+            values[entry["name"]][entry["value"], entry["is_default"]] += 1
+    return {"topics": topics, "keys": {name: _find_commonest(found) for name, found in values.items()}}
+
+
+def _find_commonest(found: Counter[tuple[str, bool]]) -> Document:
+    texts: Counter[str] = Counter()
+    for (text, _), count in found.items():
+        texts[text] += count
+    # Of values that equally many have, the same one at every look.
+    value, count = min(texts.items(), key=lambda each: (-each[1], each[0]))
+    return {"value": value, "count": count, "is_default": found[value, True] > found[value, False]}
 
 
 @router.post("/check", dependencies=[own_request, require_right_to("configure")])

@@ -61,7 +61,7 @@ def select_topics(installation: Installation, context: Mapping[str, Any], wanted
 
 
 def build_maintenance_dag(name: str, cron: str, doc: str, timeout: timedelta = RUN_TIMEOUT) -> DAG:
-    """Build a DAG without tasks, on a schedule in UTC, whose only Param is the list of topics."""
+    """Build a DAG without tasks, on a schedule in UTC, whose Params are the list of topics and why somebody asks."""
     return DAG(
         **make_dag_arguments(name, timeout),
         schedule=CronTriggerTimetable(cron, timezone="UTC"),
@@ -71,5 +71,5 @@ def build_maintenance_dag(name: str, cron: str, doc: str, timeout: timedelta = R
         default_args=DEFAULT_ARGS,
         tags=TAGS,
         doc_md=doc,
-        params={"topics": params.TOPICS},
+        params={"topics": params.TOPICS, "reason": params.REASON},
     )

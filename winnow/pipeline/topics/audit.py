@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from winnow.errors import WinnowError
 from winnow.pipeline.installation import Installation
-from winnow.store.audit import AuditAction
+from winnow.store.audit import AuditAction, name_topics
 from winnow.store.rows import AuditEntry
 from winnow.values.counts import format_count
 from winnow.values.model import AIRFLOW_HOLDER
@@ -19,9 +19,6 @@ log = logging.getLogger("winnow.audit")
 
 SHELL = "shell"
 """The origin of what was done by a command; what a DAG run did has its name in leases, ``airflow:DAG:RUN``."""
-
-MAXIMUM_NAMED_TOPICS = 20
-"""Maximum topics of one request that get an entry each; a request for more is one entry."""
 
 
 def get_user_name() -> str:
@@ -56,6 +53,8 @@ def record_action(
         reason: why; empty: the reason of ``installation``.
         once: a DAG run records this action on this topic a single time, however often its task is tried.
     """
+    if installation.is_recorded_by_caller:
+        return
     in_airflow = installation.holder.startswith(AIRFLOW_HOLDER)
     entry = AuditEntry(
         installation.now_ms(),
@@ -86,11 +85,13 @@ def record_creation(installation: Installation, topic: str, partitions: int, ove
 
 
 def record_request(installation: Installation, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:
-    """Record that somebody asked by hand for ``action`` on ``topics`` (none: all); never raises."""
-    named = list(topics)
-    if not named or len(named) > MAXIMUM_NAMED_TOPICS:
-        what = f"{len(named):,} topics" if named else "all topics"
-        record_action(installation, action, "", detail=f"{what}, {detail}" if detail else what, once=True)
+    """Record that somebody asked by hand for ``action`` on ``topics`` (none: all); never raises.
+
+    It is one entry, which names all of them.
+    """
+    named = list(dict.fromkeys(topics))
+    if len(named) == 1:
+        record_action(installation, action, named[0], detail=detail, once=True)
         return
-    for topic in named:
-        record_action(installation, action, topic, detail=detail, once=True)
+    what = name_topics(named) if named else "all topics"
+    record_action(installation, action, "", detail=f"{detail}, {what}" if detail else what, once=True)

@@ -19,6 +19,7 @@ const DAGS = {
   sweep: "sweep_topics",
   scrub: "scrub_topics",
   erase: "erase_keys",
+  change_many: "change_many",
 };
 const MAXIMUM_NAMES_SHOWN = 12;
 const PACE_RUNS = 5;
@@ -343,6 +344,11 @@ export function createDryRunButton(topic) {
   });
 }
 
+/** Opens a dialog that triggers the DAG of ``action`` with ``conf()``, and returns it. */
+export function openActionDialog(action, options) {
+  return openTriggerDialog(nameDag(DAGS[action]), options);
+}
+
 function openTriggerDialog(
   dagId,
   { title, body, confirmLabel, conf, done, watch = [], wide = false, before, sent, ended, ready = null },
@@ -354,7 +360,7 @@ function openTriggerDialog(
   write();
   for (const each of watch) each.addEventListener("input", write);
   const warning = h("div", {});
-  openDialog({
+  const dialog = openDialog({
     title,
     wide,
     ready,
@@ -381,6 +387,7 @@ function openTriggerDialog(
     },
   });
   warnIfPaused(dagId, warning);
+  return dialog;
 }
 
 /** Adds a warning if the DAG is paused, because its run would wait and the page could not show why. */

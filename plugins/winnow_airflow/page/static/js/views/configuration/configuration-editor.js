@@ -1,9 +1,10 @@
 // A form for topic configuration: one field per key, empty for the default.
 
 import { sendJson } from "../../api.js";
-import { createId, h, insertBreakPoints } from "../../dom.js";
+import { createId, h, insertBreakPoints, updateChildren } from "../../dom.js";
 import { describeSetting } from "../../format.js";
 import { createIcon } from "../../icons.js";
+import { createCommonest } from "./configuration-comparison.js";
 
 const CHECK_AFTER_MS = 250;
 const GROUPS = [
@@ -28,7 +29,8 @@ function describeUnits(key) {
  * Creates the form. ``keys``: as the server describes them; ``values``: what the topic sets. ``onChange(changes)`` is
  * called with ``{config, reset}`` after each edit, and once the server has said of each value whether it is valid and
  * what it is in Kafka's unit. ``getTrouble()`` says why the changes cannot be sent, empty: nothing hinders;
- * ``finishCheck()`` resolves when the server has answered for all that was typed.
+ * ``finishCheck()`` resolves when the server has answered for all that was typed. ``showComparison(found)`` shows at each
+ * key what most other topics have, null: nothing, and returns how many keys differ from it.
  */
 export function createConfigurationEditor(keys, values, onChange) {
   const edited = new Map();
@@ -78,6 +80,10 @@ export function createConfigurationEditor(keys, values, onChange) {
     onChange(getChanges());
   }
 
+  function showComparison(found) {
+    return rows.filter((row) => row.showCommonest(found)).length;
+  }
+
   const rows = keys.map((key) => createRow(key));
   const groups = GROUPS.map(([name, label]) => {
     const members = rows.filter(({ key }) => key.group === name);
@@ -120,6 +126,7 @@ export function createConfigurationEditor(keys, values, onChange) {
       return input.value.trim() === "" ? null : input.value.trim();
     };
     const element = h("div", { class: "key-row", "data-config": key.name });
+    const commonest = h("p", { class: "commonest", hidden: true });
     const showNote = () => {
       const value = read();
       const answer = answers.get(key.name);
@@ -128,6 +135,32 @@ export function createConfigurationEditor(keys, values, onChange) {
         (answer?.text === value ? answer.value : value) ?? key.default ?? "",
       );
       element.classList.toggle("is-edited", value !== (isSet(key.name) ? values[key.name] : null));
+    };
+    const takeOver = (value) => {
+      if (key.choices) {
+        const chosen = value === null ? "default" : `set:${value}`;
+        if (![...input.options].some((each) => each.value === chosen))
+          input.append(h("option", { value: chosen }, value));
+        input.value = chosen;
+      } else input.value = value ?? "";
+      input.dispatchEvent(new Event("input"));
+      input.focus();
+    };
+    let compared = null;
+    const showCommonest = (found) => {
+      compared = found;
+      if (found === null) {
+        commonest.hidden = true;
+        element.classList.remove("is-different");
+        return false;
+      }
+      // A key without a default that none of them sets is in no topic's configuration.
+      const most = found.keys[key.name] ?? { value: null, count: found.topics, is_default: true };
+      const isSame = (read() ?? key.default) === most.value;
+      element.classList.toggle("is-different", !isSame);
+      commonest.hidden = false;
+      updateChildren(commonest, createCommonest(key.name, most, found.topics, isSame, takeOver));
+      return !isSame;
     };
     const hasError = () => answers.get(key.name)?.text === read() && Boolean(answers.get(key.name)?.error);
     const showAnswer = () => {
@@ -140,6 +173,7 @@ export function createConfigurationEditor(keys, values, onChange) {
     input.addEventListener("input", () => {
       edited.set(key.name, read());
       showAnswer();
+      showCommonest(compared);
       checkSoon();
       onChange(getChanges());
     });
@@ -148,9 +182,10 @@ export function createConfigurationEditor(keys, values, onChange) {
       h("div", { class: "key-value" }, input, note),
       h("p", { class: "quiet", id: `${id}-hint` }, key.sentence, ` Default: ${shownDefault}.`, describeUnits(key)),
       trouble,
+      commonest,
     );
     showNote();
-    return { element, key, hasError, showAnswer };
+    return { element, key, hasError, showAnswer, showCommonest };
   }
 
   function createSelect(key, id, shownDefault) {
@@ -187,5 +222,6 @@ export function createConfigurationEditor(keys, values, onChange) {
     getChanges,
     getTrouble,
     finishCheck,
+    showComparison,
   };
 }

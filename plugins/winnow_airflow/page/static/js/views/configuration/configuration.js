@@ -7,6 +7,7 @@ import { createButton, createEmptyState } from "../../components.js";
 import { focusByKey, h, insertBreakPoints, updateChildren } from "../../dom.js";
 import { describeSetting, formatCountWithNoun } from "../../format.js";
 import { createTable } from "../../table.js";
+import { createComparison } from "./configuration-comparison.js";
 import { createConfigurationEditor } from "./configuration-editor.js";
 import { openPartitionsDialog, openReviewDialog } from "./configuration-review.js";
 
@@ -17,13 +18,15 @@ export function createConfigurationTab(topic) {
   let isEditing = false;
 
   async function fetchConfiguration(signal) {
-    const [found, { keys }] = await Promise.all([
+    const [found, { keys }, { tags }] = await Promise.all([
       fetchJson(`topics/${encodePathPart(topic)}`, {}, signal),
       fetchJson("configuration", {}, signal),
+      fetchJson("labels", {}, signal),
     ]);
     const entries = found.configuration;
     const set = entries.filter((each) => each.source === "topic").map((each) => [each.name, each.value]);
-    return { entries, keys, partitions: found.partitions, values: Object.fromEntries(set) };
+    const values = Object.fromEntries(set);
+    return { entries, keys, partitions: found.partitions, values, own: found.tags, tags };
   }
 
   // A refresh must not take away what somebody is typing.
@@ -56,7 +59,7 @@ export function createConfigurationTab(topic) {
     };
     const editor = createConfigurationEditor(found.keys, found.values, showChanges);
     showChanges(editor.getChanges());
-    return [bar, editor.element];
+    return [bar, createComparison(topic, found.own, found.tags, editor), editor.element];
   }
 
   function drawTable(found) {

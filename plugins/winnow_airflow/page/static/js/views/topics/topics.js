@@ -1,9 +1,16 @@
 // The view of all topics: state, dirty ratio, deadline; filter, search, sort, compact.
 
-import { createCompactButton, createTopicChangeButton } from "../../actions.js";
+import { createCompactButton, createTopicChangeButton, explainRefusal } from "../../actions.js";
 import { buildApiUrl, fetchJson, getServerTimeMs } from "../../api.js";
 import { createAsyncPanel } from "../../async-panel.js";
-import { createAge, createDeadline, createEmptyState, createLink, createRatioBar } from "../../components.js";
+import {
+  createAge,
+  createButton,
+  createDeadline,
+  createEmptyState,
+  createLink,
+  createRatioBar,
+} from "../../components.js";
 import { announceToScreenReader, h, insertBreakPoints, updateChildren } from "../../dom.js";
 import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
 import { createIcon } from "../../icons.js";
@@ -13,6 +20,8 @@ import { createSearchField } from "../../search.js";
 import { createRunBadge, createStateBadge, STATE_MEANINGS, STATES } from "../../state-badges.js";
 import { createPager, createTable } from "../../table.js";
 import { openCreateDialog } from "../configuration/configuration-review.js";
+import { createBulkBar } from "./bulk-bar.js";
+import { openBulkReview } from "./bulk-review.js";
 import { createNoMatch, createNoTopics } from "./empty-topics.js";
 
 const DEFAULT_PAGE_SIZE = 50;
@@ -32,8 +41,11 @@ const DEFAULT_ORDER = {
 /** Creates the view. */
 export function createTopicsView() {
   const selected = new Set();
+  /** The filter whose topics are all selected, with their number; null: those of ``selected`` are. */
+  let everything = null;
   const chips = h("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
   const act = h("div", { class: "row" });
+  const bulk = createBulkBar({ onClear: () => selectTopics([]), onAll: selectEverything, onAct: actOnSelected });
   const list = createAsyncPanel({ lines: 16 });
   const search = createSearchField();
   const owner = createLabelSelect("owner", "Any owner");
@@ -47,46 +59,70 @@ export function createTopicsView() {
     { class: "view" },
     h("h1", { class: "unseen" }, "Topics"),
     h("div", { class: "toolbar" }, search.element, chips, labels, h("div", { class: "toolbar-end" }, act)),
+    bulk.element,
     list.element,
   );
   let shown = [];
+  let listed = { total: 0, only: {} };
 
   const renderAction = () =>
     updateChildren(
       act,
       audit,
       file,
-      selected.size
-        ? h(
-            "button",
-            { type: "button", class: "button ghost", "data-key": "clear", on: { click: () => selectTopics([]) } },
-            "Clear selection",
-          )
-        : createTopicChangeButton("Create a topic", null, { key: "create-topic", onPress: openCreateDialog }),
-      createCompactButton(() => [...selected], {
-        disabledReason: selected.size ? "" : "Select topics first, with the checkboxes at the left",
-        label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
-      }),
+      createTopicChangeButton("Create a topic", null, { key: "create-topic", onPress: openCreateDialog }),
+      everything
+        ? createButton(`Compact ${formatCountWithNoun(everything.total, "topic")} now`, {
+            shape: "play",
+            kind: "solid",
+            key: "compact",
+            disabledReason: explainRefusal("compact", []),
+            onPress: () => actOnSelected("compact"),
+          })
+        : createCompactButton(() => [...selected], {
+            disabledReason: selected.size ? "" : "Select topics first, with the checkboxes at the left",
+            label: selected.size ? `Compact ${formatCountWithNoun(selected.size, "topic")} now` : "Compact now",
+          }),
     );
 
-  const selectTopics = (names) => {
+  function selectTopics(names) {
+    everything = null;
     selected.clear();
     for (const name of names) selected.add(name);
     updateSelection();
-  };
+  }
+
+  function selectEverything() {
+    everything = listed;
+    updateSelection();
+  }
+
+  function actOnSelected(name) {
+    const wanted = everything ? { only: everything.only } : { topics: [...selected] };
+    openBulkReview(name, wanted, everything?.total ?? selected.size, () => selectTopics([]));
+  }
+
+  const isSelected = (name) => everything !== null || selected.has(name);
+
+  /** Makes of "all that match" the topics that are shown, before single ones are left out. */
+  function nameSelected() {
+    if (everything) for (const name of shown) selected.add(name);
+    everything = null;
+  }
 
   const updateSelection = () => {
     for (const box of element.querySelectorAll("input[data-topic]")) {
-      box.checked = selected.has(box.dataset.topic);
+      box.checked = isSelected(box.dataset.topic);
       box.closest("tr").classList.toggle("is-selected", box.checked);
     }
     const all = element.querySelector("input[data-all]");
     if (all) {
-      const here = shown.filter((name) => selected.has(name)).length;
+      const here = shown.filter(isSelected).length;
       all.checked = here > 0 && here === shown.length;
       all.indeterminate = here > 0 && here < shown.length;
     }
     renderAction();
+    bulk.show(everything?.total ?? selected.size, listed.total, everything !== null);
   };
 
   const columns = [
@@ -178,11 +214,13 @@ export function createTopicsView() {
   ];
 
   function toggleTopic(name, isOn) {
+    nameSelected();
     selected[isOn ? "add" : "delete"](name);
     updateSelection();
   }
 
   function togglePageTopics(isOn) {
+    nameSelected();
     for (const name of shown) selected[isOn ? "add" : "delete"](name);
     updateSelection();
   }
@@ -215,6 +253,10 @@ export function createTopicsView() {
       )
       .then((answer) => {
         if (!answer) return;
+        const only = Object.fromEntries(Object.entries(filters).filter(([, value]) => value));
+        // Of another filter, other topics match.
+        if (JSON.stringify(only) !== JSON.stringify(listed.only)) everything = null;
+        listed = { total: answer.total, only };
         drawChips(answer.counts, query);
         updateSelection();
         announceToScreenReader(`${formatCountWithNoun(answer.total, "topic")}.`);
