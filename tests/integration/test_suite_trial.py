@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 
 import pytest
 
+from tests.support.cli_runner import NOW_MS, b64, winnow, write_lines
 from tests.support.world import TOPIC, open_world, record
 from winnow.errors import UsageError
 from winnow.pipeline.explain import suite_trial
@@ -75,13 +76,16 @@ def test_a_trial_ends_with_the_batch_that_reaches_its_share_of_bytes(
 
 
 def test_a_shell_shows_the_outcome_of_each_expectation(tmp_path: Path) -> None:
-    """With counts and first offsets; --json has the same."""
-    with open_world(tmp_path) as world:
-        world.create(1)
-        world.ingest([value_record(0), value_record(1, SECRET)])
-        shown = world.command("try-suite", TOPIC, "--suite", SUITE)
-        document = json.loads(world.command("try-suite", TOPIC, "--suite", SUITE, "--json"))
-    assert f"violated by 1 record, blocks  {TOPIC}-0: 1" in shown
+    """With counts and first offsets; --json has the same, and neither a key or a value."""
+    line = {"partition": 0, "timestamp": NOW_MS, "key": "a2V5"}
+    values = [b64("{}"), b64(SECRET.decode())]
+    write_lines(tmp_path / "orders.jsonl", [{**line, "offset": n, "value": each} for n, each in enumerate(values)])
+    winnow("ingest", "files", "orders", tmp_path / "orders.jsonl", "--create")
+    shown = winnow("try-suite", "orders", "--suite", SUITE).stdout
+    answer = winnow("try-suite", "orders", "--suite", SUITE, "--json")
+    assert re.search(r"value_is_json +violated by 1 record, blocks +orders-0: 1\n", shown)
+    assert re.search(r"key_not_empty +held", shown)
     assert "would be refused" in shown
-    assert document["suite"] == SUITE
-    assert SECRET.decode() not in shown + json.dumps(document)
+    outcomes = {each["id"]: each["violations"] for each in answer.document["expectations"]}
+    assert outcomes["value_is_json"] == [{"partition": 0, "records": 1, "first_offsets": [1]}]
+    assert SECRET.decode() not in shown + answer.stdout

@@ -141,7 +141,7 @@ def test_a_suite_is_tried_on_present_records_and_tells_counts_and_offsets_alone(
     ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a process of its own, with an audit entry; a suite that is none is named with those that are."""
-    found = ask("/suite", {"suite": "example_json_values"})
+    found = ask("/suite", {"suite": "example_json_values"}, reader_seconds=200)
     assert found.status_code == 200, found.text
     assert not any(word in found.text for word in PLANTED)
     trial = found.json()
@@ -155,8 +155,8 @@ def test_a_suite_is_tried_on_present_records_and_tells_counts_and_offsets_alone(
     with reader_lake.at_lake(folder, {}, monkeypatch) as (_, store):
         (entry,) = store.audit.list_entries(Window(1, 1), topic="orders", action="records_read").rows
     assert entry.detail == f"orders: suite example_json_values tried on {OTHERS + 2} records"
-    assert "Known suites: " in ask("/suite", {"suite": "../other"}).json()["detail"]
-    assert "names no content suite" in ask("/suite", {}).json()["detail"]
+    assert "Known suites: " in ask("/suite", {"suite": "../other"}, reader_seconds=200).json()["detail"]
+    assert "names no content suite" in ask("/suite", {}, reader_seconds=200).json()["detail"]
 
 
 def test_newest_records_of_all_partitions_are_audited_by_partition_and_offset(
