@@ -160,7 +160,7 @@ def _follow(
 
 def list_outcomes(found: FollowReport, names: Sequence[str]) -> list[TopicOutcome]:
     """List what came of each of the topics ``names``; a topic that failed is tried again by a task of its own."""
-    told = {each.topic for each in (*found.reports, *found.failures)} | {*found.gone}
+    told = {each.topic for each in found.reports} | {each.topic for each in found.failures} | {*found.gone}
     appended = [
         TopicOutcome(
             topic=each.topic,
