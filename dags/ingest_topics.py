@@ -87,7 +87,7 @@ def ingest_kafka() -> list[list[str]]:
     """Appends to all topics of the run what is new at the brokers; returns those that failed."""
     context: Any = get_current_context()
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         failed = following.ingest_from_kafka(installation, context, as_of_ms=as_of_ms)
         update_due_tables(installation)
     return failed
@@ -105,7 +105,7 @@ def ingest_topic(topics: list[str]) -> None:
     context: Any = get_current_context()
     context["label"] = build_label(topics)
     as_of_ms = get_as_of_ms(context, now_ms=read_wall_clock_ms())
-    with task_start.open_task_installation(context) as installation:
+    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
         following.try_topics_again(installation, context, topics, as_of_ms=as_of_ms)
 
 

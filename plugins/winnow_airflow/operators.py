@@ -85,7 +85,7 @@ class WinnowCompactOperator(WinnowRunOperator):
 class WinnowIngestOperator(WinnowRunOperator):
     """Appends files to a topic, or what is new of Kafka topics; running it again appends nothing twice.
 
-    Only files have an outcome of their own: of Kafka topics the list that it returns is empty.
+    A topic with nothing new at Kafka is an outcome of its own and no failure: ``kind`` is ``idle`` instead of ``done``.
     """
 
     def __init__(
@@ -109,4 +109,6 @@ class WinnowIngestOperator(WinnowRunOperator):
         conf = {"kafka_topics": kafka_topics} if kafka_topics else {"topic": topic, "paths": paths}
         if source_topic is not None:
             conf["source_topic"] = source_topic
-        super().__init__(dag_name="ingest_topics", conf=conf, outcome_tasks=("ingest",), **arguments)
+        super().__init__(
+            dag_name="ingest_topics", conf=conf, outcome_tasks=("ingest", "ingest_kafka", "ingest_topic"), **arguments
+        )

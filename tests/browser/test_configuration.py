@@ -171,3 +171,17 @@ def test_values_of_a_tags_other_topics_are_beside_the_fields_and_taken_over(look
     page.get_by_role("button", name="Take over min.cleanable.dirty.ratio").click()
     expect(page.get_by_label("min.cleanable.dirty.ratio")).to_have_value("")
     expect(ratio).not_to_have_class(re.compile("is-different"))
+
+
+def test_a_content_suite_is_tried_before_it_may_block_a_run(look: Open) -> None:
+    """Each expectation with its outcome and first offsets, and whether a run would be refused."""
+    seen = look("small", width=768)
+    page = seen.at("#/topics/orders/configuration")
+    trial = page.locator("#suite-trial")
+    trial.get_by_label("Suite to try").fill("example_json_values")
+    trial.get_by_role("button", name="Try suite").click()
+    expect(trial.get_by_role("table").get_by_role("row")).to_have_count(5, timeout=60_000)
+    expect(trial.get_by_role("status")).to_contain_text("judged by example_json_values")
+    expect(trial.get_by_role("row", name="key_not_empty")).to_contain_text("held")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    seen.picture("suite-trial")

@@ -13,7 +13,9 @@ from confluent_kafka.cimpl import NewTopic
 
 from broker.kafka_broker import KafkaBroker, run_broker
 from tests.dags.conftest import RunDag
+from tests.dags.test_outcomes import outcomes
 from tests.support.dag_topics import read_topic
+from winnow.config.settings import Settings
 from winnow.errors import UsageError
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_latest_table
@@ -104,11 +106,18 @@ def test_a_run_brings_a_table_of_the_latest_state_up_to_date_that_is_due(
 
 
 def test_a_run_may_name_topics_of_the_settings_cluster_alone(
-    installation: Installation, run_dag: RunDag, followed: KafkaBroker
+    installation: Installation, run_dag: RunDag, followed: KafkaBroker, airflow_home: Settings
 ) -> None:
+    """It leaves what came of each, for the page and for who triggered it: appended, nothing new, or its failure."""
     assert run_dag("ingest_topics", kafka_topics=["other.topic"])["run", -1] == "success"
     assert installation.log.names() == ["other.topic"]
+    assert list_outcomes(airflow_home, "ingest_kafka") == [("other.topic", "done", "3 records appended from Kafka.")]
+    run_dag("ingest_topics", kafka_topics=["other.topic"])
+    assert list_outcomes(airflow_home, "ingest_kafka") == [("other.topic", "idle", "Nothing was new at Kafka.")]
     states = run_dag("ingest_topics", kafka_topics_regex="shop.orders|no.such", create=False)
+    ((topic, kind, text),) = list_outcomes(airflow_home, "ingest_topic")
+    assert (topic, kind) == ("", "failed")
+    assert "shop.orders" in text
     assert [states["ingest_kafka", -1], states["ingest_topic", 0]] == ["success", "failed"]
     assert installation.log.names() == ["other.topic"]
 
@@ -142,6 +151,11 @@ def test_a_failing_topic_marks_its_own_task_alone_and_is_alerted(
     assert [states["ingest_topic", -1], states["run", -1]] == ["skipped", "success"]
     assert len(read_topic(installation, "depot.again")) == 2
     assert list_open(installation) == [("depot.gone", "source_gone")]
+
+
+def list_outcomes(airflow_home: Settings, task_id: str) -> list[tuple[str, str, str]]:
+    """What the newest run of ``task_id`` left: topic, kind and text."""
+    return [(each["topic"], each["kind"], each["text"]) for each in outcomes(airflow_home, task_id)]
 
 
 def list_open(installation: Installation) -> list[tuple[str, str]]:

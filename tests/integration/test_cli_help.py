@@ -76,9 +76,9 @@ def test_top_help_shows_the_path_of_the_data_in_its_order() -> None:
         if not line.startswith("   ")
     ]
     assert " ".join(listed) == (
-        "demo init doctor topics inspect ingest assess explain compare compact read latest latest-table schemas "
-        "changes connect why restore receipts undo erase checkpoints partitions metrics sweep scrub watch audit store "
-        "backup settings airflow ui"
+        "demo init doctor topics inspect ingest assess explain compare try-suite compact read latest latest-table "
+        "schemas changes connect why restore receipts undo erase checkpoints partitions metrics sweep scrub watch "
+        "audit store backup settings airflow ui"
     )
 
 

@@ -148,3 +148,23 @@ def test_strategy_that_cannot_be_tried_ends_with_two(arguments: list[str], said:
     answer = winnow("compare", "orders", *arguments, code=2)
     assert answer.stdout == ""
     assert said in answer.stderr
+
+
+def test_versions_of_a_key_that_runs_removed_are_shown_with_the_run_while_their_files_exist(tmp_path: Path) -> None:
+    """Places only: neither the document nor the table has bytes of them. A question about an offset has none."""
+    make_topic("orders", tmp_path / "orders.jsonl", partitions=1)
+    winnow("topics", "alter", "orders", "--config", "min.cleanable.dirty.ratio=0")
+    assert winnow("why", "orders", "--key", "text:key-1", "--json").document["removed"]["records"] == []
+    winnow("compact", "orders", "--include-active-segment")
+
+    found = winnow("why", "orders", "--key", "text:key-1", "--json").document["removed"]
+
+    (run,) = winnow("receipts", "orders", "--json").document
+    assert [(each["partition"], each["offset"], each["is_certain"]) for each in found["records"]] == [(0, 1, True)]
+    assert found["records"][0]["plan_id"] == run["plan_id"]
+    assert (found["total"], found["unread_files"], found["damaged_files"]) == (1, 0, 0)
+    told = winnow("why", "orders", "--key", "text:key-1").stdout
+    assert "Records of this key that runs removed" in told
+    assert run["plan_id"][:12] in told
+    assert "key-1" not in told
+    assert "removed" not in winnow("why", "orders", "--partition", "0", "--offset", "1", "--json").document

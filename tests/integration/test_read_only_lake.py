@@ -24,6 +24,7 @@ QUESTIONS = (
     ("topics", "describe", "orders"),
     ("explain", "orders", "--as-of", str(NOW_MS + 10**9)),
     ("why", "orders", "--key", "a2V5LTE="),
+    ("try-suite", "orders", "--suite", "example_json_values"),
     ("schemas", "list", "orders"),
     ("checkpoints", "orders", "--json"),
     ("receipts", "orders", "--json"),

@@ -67,6 +67,15 @@ PAGE = (
     Mutant("search-in-hidden-headers", "a search tells by its matches which headers a decoded record does not show")
     .changes("search._show", never("hides"))
     .caught_by("test_search_finds_nothing_behind_a_mask"),
+    Mutant("suite-tried-on-the-oldest", "a content suite is tried on more records than may be read")
+    .changes("suite_trial._NewestRecords.read", replace("self.maximum_records", "self.maximum_records + 1"))
+    .caught_by("test_newest_records_are_judged_by_the_named_suite_or_the_topics_own"),
+    Mutant("suite-tried-without-end", "a trial of a content suite reads more bytes than its share")
+    .changes("suite_trial._NewestRecords.read", replace("left_bytes <= 0", "False"))
+    .caught_by("test_a_trial_ends_with_the_batch_that_reaches_its_share_of_bytes"),
+    Mutant("reclaimable-in-part-is-unknown", "one partition that is unknown hides what the others would free")
+    .changes("build_topic_overview", replace("sum(reclaimable) or A", "A"))
+    .caught_by("test_reclaimable_bytes_of_a_topic_are_at_least_those_of_the_partitions_that_are_known"),
     Mutant("search-leaves-out", "a search goes on behind the first record that it has not looked at")
     .changes("search._search_from", replace("rows.column(A)[-1].as_py() + 1", "rows.column(A)[-1].as_py() + 2"))
     .caught_by("test_search_reads_a_bounded_part_and_goes_on"),

@@ -6,6 +6,7 @@ import json
 import logging
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,15 @@ from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.explain.explain import explain_compaction
 from winnow.pipeline.topics.definition import alter_topic, create_topic, describe_topic
 from winnow.pipeline.topics.marks import mark_uncleanable, release_marks
-from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.overview import (
+    build_partition_overviews,
+    build_topic_overview,
+    decide_for_present,
+    refresh_overview,
+)
 from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.pipeline.topics.topic_view import EarlierRuns, load_topic_view
 from winnow.store.overview import Overview
 from winnow.store.projection import Projection
 from winnow.store.rows import PartitionOverview, TopicOverview, TopicSummary, Window
@@ -161,6 +168,18 @@ def test_reclaimable_bytes_are_unknown_before_the_first_run_and_estimated_after_
     assert found.reclaimable_bytes is not None
     assert 0 < found.reclaimable_bytes < size_bytes
     assert picture(world).reclaimable_bytes == found.reclaimable_bytes
+
+
+def test_reclaimable_bytes_of_a_topic_are_at_least_those_of_the_partitions_that_are_known(world: World) -> None:
+    """Nothing known, or nothing but 0 beside what is unknown, is unknown."""
+    view = load_topic_view(world.installation, TOPIC)
+    earlier = EarlierRuns(world.installation, TOPIC)
+    first, second = build_partition_overviews(view, decide_for_present(view), earlier)[:2]
+    for known, total in (((5, 7), 12), ((5, None), 5), ((0, None), None), ((None, None), None), ((0, 0), 0)):
+        partitions = [
+            replace(each, reclaimable_bytes=of_it) for each, of_it in zip((first, second), known, strict=True)
+        ]
+        assert build_topic_overview(view, partitions, recorded_at_ms=0).reclaimable_bytes == total
 
 
 def test_earlier_runs_are_read_once_for_a_decision_and_never_for_an_idle_topic(

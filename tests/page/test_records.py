@@ -71,7 +71,12 @@ def test_changes_are_listed_for_a_viewer_and_not_more_than_the_process_takes(ask
 
 def test_nobody_may_read_records_by_default(ask: Ask) -> None:
     """403, and what to do; no process is started, so this is quick."""
-    for path, body in (("", {"partition": 0}), ("/record", {"partition": 0, "offset": "1"}), ("/key", {"key": "k"})):
+    for path, body in (
+        ("", {"partition": 0}),
+        ("/record", {"partition": 0, "offset": "1"}),
+        ("/key", {"key": "k"}),
+        ("/suite", {"suite": "example_json_values"}),
+    ):
         answer = ask(path, body, record_readers="")
         assert answer.status_code == 403
         assert "page.record_readers" in answer.json()["detail"]
@@ -86,6 +91,7 @@ def test_records_are_shown_to_those_who_may_act_for_the_topics_owner(ask: Ask, m
         ("/record", {"partition": 0, "offset": "1"}),
         ("/key", {"key": PLANTED_KEY}),
         ("/search", {"key_prefix": PLANTED_KEY}),
+        ("/suite", {"suite": "example_json_values"}),
     )
     monkeypatch.setenv("WINNOW_OWNERS__payments", "ada, grace")
     for path, body in (*questions, ("/why", {"partition": 0, "offset": "1"})):
@@ -129,6 +135,28 @@ def test_each_look_is_in_the_audit_log_without_the_key(ask: Ask, folder: Path, m
     assert f"versions of a key, orders-0: 2 records from offset 2 to {OTHERS}; {removed}" in details
     assert "orders-0: 2 records from offset 10 to 11" in details
     assert {(each.actor, each.origin) for each in entries.rows} == {("viewer", "page")}
+
+
+def test_a_suite_is_tried_on_present_records_and_tells_counts_and_offsets_alone(
+    ask: Ask, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process of its own, with an audit entry; a suite that is none is named with those that are."""
+    found = ask("/suite", {"suite": "example_json_values"}, reader_seconds=200)
+    assert found.status_code == 200, found.text
+    assert not any(word in found.text for word in PLANTED)
+    trial = found.json()
+    assert (trial["suite"], trial["is_in_force"], trial["would_block"]) == ("example_json_values", False, True)
+    assert (trial["records"], trial["partitions"], trial["is_whole"]) == (OTHERS + 2, 2, True)
+    outcomes = {each["id"]: (each["is_held"], each["records"], each["severity"]) for each in trial["expectations"]}
+    assert outcomes["value_is_json"] == (False, OTHERS, "fail")
+    assert outcomes["value_is_text"] == (True, 0, "fail")
+    large = {"partition": 0, "records": 1, "first_offsets": [str(OTHERS + 2)]}
+    assert [each["violations"] for each in trial["expectations"] if each["id"] == "value_size"] == [[large]]
+    with reader_lake.at_lake(folder, {}, monkeypatch) as (_, store):
+        (entry,) = store.audit.list_entries(Window(1, 1), topic="orders", action="records_read").rows
+    assert entry.detail == f"orders: suite example_json_values tried on {OTHERS + 2} records"
+    assert "Known suites: " in ask("/suite", {"suite": "../other"}, reader_seconds=200).json()["detail"]
+    assert "names no content suite" in ask("/suite", {}, reader_seconds=200).json()["detail"]
 
 
 def test_newest_records_of_all_partitions_are_audited_by_partition_and_offset(

@@ -43,6 +43,7 @@ from winnow.cli import (
     topic_recovery,
     topic_sources,
     topics,
+    try_suite,
     undo,
     why,
 )
@@ -165,6 +166,7 @@ COMMANDS: Final[Mapping[str, Command | Group | typer.Typer]] = {
     "assess": Command(assess.assess, _ACTIVE_SEGMENT),
     "explain": Command(explain.explain, _ACTIVE_SEGMENT),
     "compare": Command(compare.compare),
+    "try-suite": Command(try_suite.try_suite),
     "compact": Command(compact.compact, _ACTIVE_SEGMENT),
     "read": Command(read.read),
     "latest": Command(latest.latest),
@@ -247,7 +249,7 @@ Python does, is an eighth of the time before a command begins."""
 
 
 def _leave_out_others(name: str) -> None:
-    """Leave the other commands out if ``name`` is a command or a group: Typer makes all 43 before it looks for one."""
+    """Leave the other commands out if ``name`` is a command or a group: Typer makes all 44 before it looks for one."""
     commands = [each for each in app.registered_commands if each.name == name]
     groups = [each for each in app.registered_groups if each.typer_instance and each.typer_instance.info.name == name]
     if commands or groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -26,8 +26,10 @@ from winnow.values.counts import format_count
 from winnow.values.typed_keys import KeyForm, TypedKey, parse_key
 
 if TYPE_CHECKING:
+    from winnow.pipeline.explain.removed_versions import RemovedVersions
     from winnow.pipeline.explain.why_answer import WhyAnswer
     from winnow.pipeline.explain.why_records import ShownRecord
+    from winnow.pipeline.installation import Installation
 
 _PREFIX_NEEDED: Final = (
     "The value of --key may be base64 and text: no record has it as base64, and records have it as text. Write "
@@ -71,9 +73,9 @@ def why(
 ) -> None:
     """Explain why a record is in the log, or why it is gone.
 
-    By key: which records readers see, which of them won, by which rule and in which run. By offset: what happened, or
-    will happen, to the record. Without --decoded neither keys nor values are shown, only partitions, offsets,
-    timestamps and versions.
+    By key: which records readers see, which of them won, by which rule and in which run, and which ones were removed,
+    while the files that had them exist. By offset: what happened, or will happen, to the record. Without --decoded
+    neither keys nor values are shown, only partitions, offsets, timestamps and versions.
 
     Example: winnow why orders --key text:order-12
 
@@ -105,17 +107,43 @@ def why(
             assert partition is not None
             assert offset is not None
             found = explain_offset(installation, topic, partition, offset, as_of_ms=as_of_ms, progress=bar.move)
+        removed = None if typed is None else _find_removed(installation, found, typed.key, partition, everywhere)
         shown = None
         if decoded:
             from winnow.pipeline.explain.why_records import read_decoded_records
 
             shown = tuple(read_decoded_records(installation, found))
+    document = asdict(found) | ({} if removed is None else {"removed": _describe_removed(removed)})
     if as_json and shown is not None:
-        _write_decoded(found, shown)
+        _write_decoded(document, shown)
     elif as_json:
-        write_json(asdict(found))
+        write_json(document)
     else:
         _show(found, shown or ())
+        if removed is not None:
+            _show_removed(topic, removed)
+
+
+def _find_removed(
+    installation: Installation, found: WhyAnswer, key: bytes, partition: int | None, everywhere: bool
+) -> RemovedVersions:
+    """Find what runs removed of the key, where the answer has looked for it."""
+    from winnow.pipeline.explain.removed_versions import find_removed_versions
+    from winnow.pipeline.topics.topic_view import load_topic_view
+
+    view = load_topic_view(installation, found.topic)
+    only = found.partition if found.present and not everywhere else partition
+    return find_removed_versions(view, key, only, installation.now_ms())
+
+
+def _describe_removed(removed: RemovedVersions) -> dict[str, Any]:
+    """Describe removed records without their bytes."""
+    counts = {name: getattr(removed, name) for name in ("total", "files", "size_bytes", "unread_files")}
+    records = [
+        {name: getattr(each, name) for name in ("partition", "offset", "plan_id", "removed_at_ms", "is_certain")}
+        for each in removed.records
+    ]
+    return {"records": records, **counts, "damaged_files": removed.damaged_files}
 
 
 def _parse_key(key: str | None, partition: int | None, offset: int | None, *, everywhere: bool) -> TypedKey | None:
@@ -140,7 +168,7 @@ def _parse_key(key: str | None, partition: int | None, offset: int | None, *, ev
     return parse_key(key, KeyForm.BASE64)
 
 
-def _write_decoded(found: WhyAnswer, shown: Sequence[ShownRecord]) -> None:
+def _write_decoded(document: dict[str, Any], shown: Sequence[ShownRecord]) -> None:
     """Write the answer with the documents as they were decoded: numbers keep all of their digits."""
     import msgspec
 
@@ -154,7 +182,7 @@ def _write_decoded(found: WhyAnswer, shown: Sequence[ShownRecord]) -> None:
         }
         for record in shown
     ]
-    write_text(msgspec.json.encode({**asdict(found), "decoded": records}).decode() + "\n")
+    write_text(msgspec.json.encode({**document, "decoded": records}).decode() + "\n")
 
 
 def _show(found: WhyAnswer, shown: Sequence[ShownRecord]) -> None:
@@ -184,6 +212,27 @@ def _show_records(found: WhyAnswer) -> None:
         for record in listed
     ]
     print_table(["partition", "offset", "timestamp", "version", "", "section", "next run"], rows, right=(1, 3))
+
+
+def _show_removed(topic: str, removed: RemovedVersions) -> None:
+    unread = removed.unread_files + removed.damaged_files
+    if unread:
+        print_lines(f"{format_count(unread, 'file')} of removed records could not be searched.")
+    if not removed.records:
+        return
+    more = f", the newest {len(removed.records)} of {removed.total:,}" if len(removed.records) < removed.total else ""
+    print_heading(f"Records of this key that runs removed{more}")
+    rows = [
+        [
+            f"{topic}-{each.partition}",
+            f"{each.offset:,}",
+            each.plan_id[:12],
+            format_short_time(each.removed_at_ms),
+            "" if each.is_certain else "or a later run",
+        ]
+        for each in removed.records
+    ]
+    print_table(["partition", "offset", "plan", "removed", ""], rows, right=(1,))
 
 
 def _show_decoded(topic: str, shown: Sequence[ShownRecord]) -> None:

@@ -11,7 +11,16 @@ from winnow.config.settings import Settings, load_settings
 from winnow.errors import ServiceError, UsageError, WinnowError
 from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 from winnow.files.storage_health import make_service_error
-from winnow.log_reader import consequences, erasures, ingest_calls, latest_state, records, search, undoable_changes
+from winnow.log_reader import (
+    consequences,
+    erasures,
+    ingest_calls,
+    latest_state,
+    records,
+    search,
+    suite_trials,
+    undoable_changes,
+)
 from winnow.log_reader.documents import Document
 from winnow.log_reader.question import Answer, Parameters
 from winnow.pipeline.installation import Installation, open_installation
@@ -26,6 +35,7 @@ QUESTIONS: Final[Mapping[str, Callable[[Installation, str, Parameters], Answer]]
     "key": records.show_key,
     "latest": latest_state.list_rows,
     "latest_key": latest_state.show_row,
+    "suite": suite_trials.try_suite,
     "explain": consequences.explain,
     "forecast": consequences.forecast,
     "preview": consequences.preview,

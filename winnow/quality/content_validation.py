@@ -115,6 +115,20 @@ def _validate_partition(validator: ChunkValidator, staged: StagedPartition, chun
     ]
 
 
+def judge_records(suite: Suite, batches: Mapping[int, Iterable[pa.RecordBatch]]) -> dict[int, Violations]:
+    """Judge records, by partition, and find what violates ``suite``, which :func:`load_content_suite` loaded.
+
+    Raises:
+        CheckFailedToRunError: a check raised instead of judging.
+    """
+    with GX_LOCK:
+        validator = ChunkValidator(suite)
+        return {
+            partition: find_violations(validator, partition, map(make_record_frame, of_partition))
+            for partition, of_partition in batches.items()
+        }
+
+
 @dataclass(frozen=True)
 class Violations:
     """The rows of a partition that violate expectations, by their ids; ``rows``: how many were judged."""

@@ -32,7 +32,8 @@ FAILED: Final = (RunState.INVALID, RunState.BROKEN, RunState.SPARK_FAILED, RunSt
 class LakeTotals:
     """Sums over all topics. ``reclaimable_bytes`` None: no run allows an estimate. ``waiting_bytes``: retired files.
 
-    ``topics_unestimated``: topics of which it is not known what is reclaimable, so that the sum is a lower bound.
+    ``topics_unestimated``: topics of which it is not known, or not of all partitions, what is reclaimable, so that the
+    sum is a lower bound.
 
     ``assessed_at_ms``: the oldest overview's; None: there is no topic.
     """
@@ -122,7 +123,8 @@ class LakeSummaries(StorePart):
 def _sum_topics(session: Session) -> LakeTotals:
     total = sum_overviews(session)
     topic = tables.TopicOverviewTable
-    unestimated = select(func.count()).select_from(topic).where(topic.reclaimable_bytes.is_(None))
+    unknown = select(partition_overview.topic).where(partition_overview.reclaimable_bytes.is_(None))
+    unestimated = select(func.count()).where(topic.reclaimable_bytes.is_(None) | topic.topic.in_(unknown))
     oldest_ms = session.scalar(select(func.min(topic.recorded_at_ms)))
     return LakeTotals(
         **{name: total[name] for name in ("topics", "partitions", "records", "files", "size_bytes")},

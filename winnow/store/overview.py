@@ -373,13 +373,14 @@ def _order(
 
 def _summarize_topics(session: Session, rows: Sequence[RowMapping], now_ms: int) -> tuple[TopicSummary, ...]:
     names = [row["topic"] for row in rows]
-    states = _count_states(session, names, now_ms)
+    states, unestimated = _count_states(session, names, now_ms), _count_unestimated(session, names)
     runs, published = _find_last_runs(session, names), _find_last_published(session, names)
     return tuple(
         TopicSummary(
             overview=read_value(TopicOverview, row),
             state=STATES[row["rank"]],
             states={state: states.get((row["topic"], state), 0) for state in STATES},
+            partitions_unestimated=unestimated.get(row["topic"], 0),
             deadline_ms=row["unpaused_deadline_ms"],
             last_run=runs.get(row["topic"]),
             last_published_ms=published.get(row["topic"]),
@@ -397,6 +398,12 @@ def _count_states(session: Session, topics: Sequence[str], now_ms: int) -> Mappi
     )
     counted = select(ranked.c.topic, ranked.c.rank, func.count()).group_by(ranked.c.topic, ranked.c.rank)
     return {(row[0], STATES[row[1]]): row[2] for row in session.execute(counted)}
+
+
+def _count_unestimated(session: Session, topics: Sequence[str]) -> Mapping[str, int]:
+    topic, is_unknown = partition_overview.topic, partition_overview.reclaimable_bytes.is_(None)
+    statement = select(topic, func.count()).where(topic.in_(topics), is_unknown).group_by(topic)
+    return {row[0]: row[1] for row in session.execute(statement)}
 
 
 def _find_last_runs(session: Session, topics: Sequence[str]) -> Mapping[str, Run]:

@@ -202,7 +202,8 @@ class TopicOverview:
 
     ``as_of_ms``: the present for which it was assessed. ``dirty_ratio``: the largest of its partitions'.
     ``deadline_ms``: the earliest of its partitions', None where there is none. ``reclaimable_bytes``: what a compaction
-    now would free, None if no earlier run allows an estimate. ``configuration``: JSON. ``tags``: separated by commas.
+    now would free at least, None if no earlier run allows an estimate of any partition. ``configuration``: JSON.
+    ``tags``: separated by commas.
     ``end_offsets``: the sum of the partitions' log ends, which grows by what is appended.
     """
 
@@ -276,12 +277,13 @@ class TopicSummary:
     """A topic for the page: its overview, and values computed when it is read.
 
     ``states``: how many of its partitions are in each state. ``deadline_ms``: the earliest of the partitions that
-    are not paused.
+    are not paused. ``partitions_unestimated``: of which it is not known what is reclaimable.
     """
 
     overview: TopicOverview
     state: OverviewState
     states: Mapping[OverviewState, int]
+    partitions_unestimated: int
     deadline_ms: int | None
     last_run: Run | None
     last_published_ms: int | None

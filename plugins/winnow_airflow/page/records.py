@@ -22,6 +22,7 @@ from winnow_airflow.page.request_body import RequestBody
 
 MAXIMUM_KEY_CHARACTERS: Final = 100_000
 MAXIMUM_SEARCH_CHARACTERS: Final = 1_000
+MAXIMUM_SUITE_CHARACTERS: Final = 200
 
 router = APIRouter(prefix="/api/topics/{topic}/records", dependencies=[may_view, own_request])
 
@@ -87,6 +88,12 @@ class KeyBody(ShownBody):
     encoding: Annotated[str, Field(pattern=r"^(text|json|base64|hex)$")] = "text"
     partition: Partition | None = None
     everywhere: bool = False
+
+
+class SuiteBody(RequestBody):
+    """A content suite by name; empty: the one that the topic names."""
+
+    suite: Annotated[str, Field(max_length=MAXIMUM_SUITE_CHARACTERS)] = ""
 
 
 class SearchPlaceBody(RequestBody):
@@ -177,6 +184,14 @@ async def find_key(
     return await answer_with_audit(
         request, installation, now_ms, reader, topic, "key", body.model_dump(exclude_none=True)
     )
+
+
+@router.post("/suite")
+async def try_suite(
+    request: Request, installation: InstallationDep, now_ms: NowDep, reader: ReaderDep, topic: str, body: SuiteBody
+) -> Response:
+    """Judge the newest records by a content suite, and return counts and offsets of what violates it."""
+    return await answer_with_audit(request, installation, now_ms, reader, topic, "suite", body.model_dump())
 
 
 def _describe_place(body: RecordBody) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from winnow.errors import BadInputError, TopicBusyError, UsageError, WinnowError
+from winnow.values.counts import format_count
+from winnow_airflow import outcomes
+from winnow_airflow.outcomes import TopicOutcome
 from winnow_airflow.task_defaults import combine_errors, describe_error
 from winnow_airflow.tasks.ended_runs import release_topics_of_ended_runs
 from winnow_airflow.topic_rights import keep_permitted, require_right
@@ -18,6 +21,7 @@ from winnow_airflow.xcom_values import MAXIMUM_FAILED_TASKS, IngestRow, build_in
 if TYPE_CHECKING:
     from winnow.config.settings import Settings
     from winnow.kafka.cluster import Cluster
+    from winnow.pipeline.ingest.kafka.following import FollowReport
     from winnow.pipeline.installation import Installation
     from winnow.values.failures import TopicFailure
 
@@ -93,9 +97,11 @@ def ingest_from_kafka(installation: Installation, context: Mapping[str, Any], *,
                 chosen = replace(chosen, names=keep_permitted(installation, context, chosen.names))
             else:
                 require_right(installation, context, chosen.names)
-            failures = _follow(installation, cluster, chosen, context["params"], as_of_ms=as_of_ms)
+            failures = _follow(installation, cluster, chosen, context, as_of_ms=as_of_ms)
     except TopicBusyError:
-        log.info("Another run reads from Kafka; what is new is left to it and to the next run.")
+        text = "Another run reads from Kafka; what is new is left to it and to the next run."
+        log.info("%s", text)
+        outcomes.push_outcomes(context, [TopicOutcome(topic="", kind="left", text=text, plan_id=None)])
         return []
     return split_evenly([failure.topic for failure in failures], MAXIMUM_FAILED_TASKS)
 
@@ -111,21 +117,21 @@ def try_topics_again(
     params = context["params"]
     named = bool(params["kafka_topics"] or params["kafka_topics_regex"])
     chosen = ChosenTopics(topics, None, follows=not named)
-    failures = _follow(installation, _open_cluster(installation), chosen, params, as_of_ms=as_of_ms)
+    failures = _follow(installation, _open_cluster(installation), chosen, context, as_of_ms=as_of_ms)
     if failures:
         raise combine_errors([(failure.topic, failure.error) for failure in failures])
 
 
 def _follow(
-    installation: Installation, cluster: Cluster, chosen: ChosenTopics, params: Mapping[str, Any], *, as_of_ms: int
+    installation: Installation, cluster: Cluster, chosen: ChosenTopics, context: Mapping[str, Any], *, as_of_ms: int
 ) -> Sequence[TopicFailure]:
-    """Follow topics, log what was done, and return the failures by topic."""
+    """Follow topics, tell what was done, and return the failures by topic."""
     from winnow.pipeline.ingest.kafka.following import follow_topics
     from winnow.pipeline.ingest.kafka.ingest import KafkaRequest
     from winnow.pipeline.topics.deletion import withdraw_topics
     from winnow.planning.kafka_configuration import TakingRules
 
-    source = installation.settings.source
+    source, params = installation.settings.source, context["params"]
     wanted = KafkaRequest(
         creates=source.create if params["create"] is None else params["create"],
         configuration=TakingRules(takes=source.sync_config),
@@ -143,12 +149,37 @@ def _follow(
     for topic in found.gone:
         log.warning("Topic %s is gone at Kafka; see: winnow topics describe %s", topic, topic)
     log.info("%s", found.sentence)
+    outcomes.push_outcomes(context, list_outcomes(found, chosen.names))
     refused = {each.topic for each in found.failures}
     for sentence in withdraw_topics(
         installation, {name: each for name, each in wanted.created.items() if name in refused}
     ):
         log.info("%s", sentence)
     return sorted(found.failures, key=lambda failure: failure.topic)
+
+
+def list_outcomes(found: FollowReport, names: Sequence[str]) -> list[TopicOutcome]:
+    """List what came of each of the topics ``names``; a topic that failed is tried again by a task of its own."""
+    told = {each.topic for each in found.reports} | {each.topic for each in found.failures} | {*found.gone}
+    appended = [
+        TopicOutcome(
+            topic=each.topic,
+            kind="done" if each.snapshot_id is not None else "idle",
+            text=f"{format_count(each.records_appended, 'record')} appended from Kafka."
+            if each.snapshot_id is not None
+            else "Nothing was new at Kafka.",
+            plan_id=None,
+        )
+        for each in found.reports
+    ]
+    unchanged = [name for name in names if name not in told]
+    # Where others were left out, too, nothing says which.
+    if len(unchanged) == found.unchanged:
+        appended += [
+            TopicOutcome(topic=name, kind="idle", text="Nothing was new at Kafka.", plan_id=None) for name in unchanged
+        ]
+    gone = [TopicOutcome(topic=name, kind="idle", text="It is gone at Kafka.", plan_id=None) for name in found.gone]
+    return appended + gone
 
 
 def _open_cluster(installation: Installation) -> Cluster:

@@ -150,7 +150,8 @@ def build_topic_overview(view: TopicView, partitions: list[PartitionOverview], *
         strategy=config.compaction_strategy.value,
         deadline_ms=min((each.deadline_ms for each in partitions if each.deadline_ms is not None), default=None),
         size_bytes=sum(each.size_bytes for each in partitions),
-        reclaimable_bytes=sum(reclaimable) if len(reclaimable) == len(partitions) else None,
+        # Where it is not known of some partitions it is at least this much, of which 0 would tell nothing.
+        reclaimable_bytes=sum(reclaimable) or (0 if len(reclaimable) == len(partitions) else None),
         retired_bytes=sum(file.size_bytes for file in view.head.state.waiting_files),
         configuration=_format_configuration(view),
         table_name=".".join(view.head.table.name()),

@@ -47,6 +47,11 @@ export function formatBytes(value) {
   return `${value < 0 ? "−" : ""}${rest.toFixed(digits)}${NARROW}${UNITS[unit]}`;
 }
 
+/** Formats the bytes that a compaction of a topic would free: at least so many, where some partitions are unknown. */
+export function formatReclaimable({ reclaimable_bytes: bytes, partitions_unestimated: unknown }) {
+  return `${bytes !== null && unknown ? "at least " : ""}${formatBytes(bytes)}`;
+}
+
 /** Formats a share of one: 63%. Only exactly 0 and 1 become 0% and 100%. */
 export function formatPercent(share) {
   if (share === null || share === undefined) return EMPTY_VALUE;

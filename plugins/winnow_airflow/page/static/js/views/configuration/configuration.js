@@ -10,10 +10,12 @@ import { createTable } from "../../table.js";
 import { createComparison } from "./configuration-comparison.js";
 import { createConfigurationEditor } from "./configuration-editor.js";
 import { openPartitionsDialog, openReviewDialog } from "./configuration-review.js";
+import { createSuiteTrial } from "./suite-trial.js";
 
 /** Creates the configuration tab of ``topic``. */
 export function createConfigurationTab(topic) {
   const panel = createAsyncPanel({ lines: 8 });
+  const trial = createSuiteTrial(topic);
   let onlyDiffering = true;
   let isEditing = false;
 
@@ -66,6 +68,7 @@ export function createConfigurationTab(topic) {
     const { entries } = found;
     const differing = entries.filter((entry) => !entry.is_default || entry.held != null);
     const held = entries.filter((entry) => entry.held != null);
+    trial.propose(found.values["winnow.expectations"]);
     const rows = onlyDiffering ? differing : entries;
     const redraw = () => panel.load(async () => found, drawTable);
     const edit = async () => {
@@ -108,7 +111,11 @@ export function createConfigurationTab(topic) {
     ];
   }
 
-  return { element: panel.element, update, stop: panel.stop };
+  const stop = () => {
+    panel.stop();
+    trial.stop();
+  };
+  return { element: h("div", { class: "stack" }, panel.element, trial.element), update, stop };
 }
 
 /** Creates the bar about changes at Kafka that wait because they would remove records. */

@@ -16,7 +16,7 @@ import {
 } from "../../components.js";
 import { nameDag } from "../../dag-ids.js";
 import { h, updateChildren } from "../../dom.js";
-import { formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
+import { formatBytes, formatCount, formatCountWithNoun, formatReclaimable } from "../../format.js";
 import { buildHash } from "../../router.js";
 import { createRunBadge, createStateBadge, isRunning } from "../../state-badges.js";
 import { findNextRun } from "../next-run.js";
@@ -147,7 +147,7 @@ function createHeader(row, next) {
       createFigure("Compaction deadline", createDeadline(row.deadline_ms)),
       createFigure(
         "Reclaimable",
-        formatBytes(row.reclaimable_bytes),
+        formatReclaimable(row),
         row.retired_bytes ? `and ${formatBytes(row.retired_bytes)} of replaced files, not swept yet` : null,
       ),
       createFigure("Size", formatBytes(row.size_bytes)),

@@ -12,7 +12,7 @@ import {
   createRatioBar,
 } from "../../components.js";
 import { announceToScreenReader, h, insertBreakPoints, updateChildren } from "../../dom.js";
-import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
+import { EMPTY_VALUE, formatBytes, formatCount, formatCountWithNoun, formatReclaimable } from "../../format.js";
 import { createIcon } from "../../icons.js";
 import { buildHash, setQuery } from "../../router.js";
 import { createSavedViews } from "../../saved-views.js";
@@ -193,7 +193,7 @@ export function createTopicsView() {
       sortable: true,
       first: "desc",
       hint: "Estimate of the bytes that the next compaction removes, from earlier runs; – before the first run",
-      cell: (row) => formatBytes(row.reclaimable_bytes),
+      cell: (row) => formatReclaimable(row),
     },
     {
       key: "size",
