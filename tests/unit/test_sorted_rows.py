@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest.mock import patch
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -20,6 +22,10 @@ from winnow.values.latest_layout import PartitionTerm, TableLayout, Transform
 from winnow.values.latest_order import SortTerm, parse_order
 
 SORTED_KINDS = sorted(KINDS.keys() - {"id"})
+
+
+def connect() -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    return open_connection(TaskBudget(64 << 20, 1, None), ())
 
 
 @st.composite
@@ -68,8 +74,7 @@ def test_rows_are_sorted_by_the_terms_and_then_by_offset(
     batches, terms = drawn
     rows = build_rows(batches)
     placement = TablePlacement("orders", TableLayout(order=terms), [None] * len(terms))
-    budget = TaskBudget(64 << 20, 1, None)
-    sorter = RowSorter(placement.list_sort_keys, lambda: rows[0].schema, lambda: open_connection(budget, ()))
+    sorter = RowSorter(placement.list_sort_keys, lambda: rows[0].schema, connect)
     with patch.object(sorted_rows, "RUN_BYTES", run_bytes), patch.object(sorted_rows, "MERGED_ROWS", 3):
         found = pa.Table.from_batches(list(sorter.sort(rows)), rows[0].schema)
     order = sort_plainly(batches, terms)
@@ -81,6 +86,6 @@ def test_rows_of_one_place_follow_one_another() -> None:
     rows = build_rows([[{"number": number, "text": str(number % 2)} for number in (4, 1, 3, 2)]])
     layout = TableLayout((PartitionTerm(Transform.IDENTITY, "in.text"),), parse_order("in.number desc"))
     placement = TablePlacement("orders", layout, [None, None])
-    sorter = RowSorter(placement.list_sort_keys, lambda: rows[0].schema, lambda: open_connection(TaskBudget(64 << 20, 1, None), ()))
+    sorter = RowSorter(placement.list_sort_keys, lambda: rows[0].schema, connect)
     (batch,) = sorter.sort(rows)
     assert batch.column("__offset").to_pylist() == [0, 3, 2, 1]

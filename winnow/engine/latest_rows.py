@@ -50,7 +50,7 @@ class FileWriter(Protocol):
 
 @dataclass(slots=True)
 class RecordForm:
-    """The rows are the records. ``dropped``, ``learns``, ``sort``: as of the other form; always empty, false and None."""
+    """The rows are the records. ``dropped``, ``learns``, ``sort``: as of the other form; always empty, false, None."""
 
     dropped: list[int] = field(default_factory=list)
     learns: bool = False

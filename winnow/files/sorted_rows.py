@@ -7,7 +7,6 @@ written as Arrow has them, each run from its begin to its end.
 from __future__ import annotations
 
 import itertools
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from winnow.files import private_files
 from winnow.files.typed_files import OFFSET_COLUMN, fit_rows
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ class RowSorter:
 
         Raises:
             duckdb.Error, OSError: the disk is full.
+            ServiceError, ConfigurationError: as :func:`winnow.files.private_files.make_private_folder`.
         """
-        with tempfile.TemporaryDirectory(prefix="winnow-sort-", dir=self.spill_folder) as folder:
+        with private_files.make_private_folder(self.spill_folder) as folder:
             held: list[pa.RecordBatch] = []
             size_bytes = 0
             runs: list[pa.RecordBatch] = []
@@ -65,7 +66,7 @@ class RowSorter:
                 held.append(batch)
                 size_bytes += batch.nbytes
                 if size_bytes >= RUN_BYTES:
-                    runs.append(_spill(self._sort_run(held), Path(folder) / f"{len(runs)}.arrow"))
+                    runs.append(_spill(self._sort_run(held), folder / f"{len(runs)}.arrow"))
                     held, size_bytes = [], 0
             if held:
                 runs.append(self._sort_run(held))

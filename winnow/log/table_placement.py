@@ -36,8 +36,8 @@ from pyiceberg.types import (
 
 from winnow.errors import ConfigurationError
 from winnow.files.placed_files import Bounds, FilePlace, PlaceValues
-from winnow.files.sorted_rows import SortKey
 from winnow.files.segments import FIELD_ID_KEY
+from winnow.files.sorted_rows import SortKey
 from winnow.log.table import LOG_SORT_ORDER, LOG_SPEC
 from winnow.log.typed_schema import make_primitive
 from winnow.values.latest_layout import PartitionTerm, TableLayout
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 MAXIMUM_FILES: Final = 10_000
 """Maximum files that one update writes of one topic partition."""
 _LISTED_COLUMNS: Final = 20
-_ROW: Final = "__row"
 _LEFT: Final = "The table of its latest state is as before."
 _OF_VALUES: Final = (
     *(BooleanType, IntegerType, LongType, DateType, TimestampType, TimestamptzType, StringType, DecimalType),
@@ -80,8 +79,8 @@ class _Source:
 class TablePlacement:
     """Which rows of one table go into one file.
 
-    ``field_ids``: of each term's column, those of the order last, where the table is laid out so already. ``places``: of the table's files,
-    and of those that are written.
+    ``field_ids``: of each term's column, those of the order last, where the table is laid out so already. ``places``:
+    of the table's files, and of those that are written.
     """
 
     topic: str
@@ -106,14 +105,11 @@ class TablePlacement:
         if not self.layout.terms:
             yield (), rows
             return
-        parts = [_transform(source, rows) for source in self._find_sources(rows.schema)[: len(self.layout.terms)]]
-        numbers = np.stack([codes for _, codes in parts], axis=1)
-        distinct, inverse = np.unique(numbers, axis=0, return_inverse=True)
-        order = np.argsort(inverse.reshape(-1), kind="stable")
-        ends = np.cumsum(np.bincount(inverse.reshape(-1), minlength=len(distinct)))
+        distinct, inverse = self._number_places(rows)
+        order = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse, minlength=len(distinct)))
         begin = 0
-        for codes, end in zip(distinct.tolist(), ends.tolist(), strict=True):
-            values = tuple(known[code] for (known, _), code in zip(parts, codes, strict=True))
+        for values, end in zip(distinct, ends.tolist(), strict=True):
             # Copied, so that rows that wait do not keep the whole batch.
             yield values, rows if len(distinct) == 1 else rows.take(pa.array(order[begin:end]))
             begin = end
@@ -122,14 +118,24 @@ class TablePlacement:
         """List the columns by which ``rows`` are sorted, beginning with their place, so that its files follow."""
         numbers = np.zeros(rows.num_rows, np.int64)
         if self.layout.terms:
-            columns = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-            for values, part in self.split(columns):
-                numbers[part.column(_ROW).to_numpy()] = self._numbers.setdefault(values, len(self._numbers))
+            distinct, inverse = self._number_places(rows)
+            numbers = np.array([self._numbers.setdefault(values, len(self._numbers)) for values in distinct])[inverse]
         keys = [SortKey(pa.array(numbers))]
-        for term, source in zip(self.layout.order, self._find_sources(rows.schema)[len(self.layout.terms) :], strict=True):
+        sources = self._find_sources(rows.schema)[len(self.layout.terms) :]
+        for term, source in zip(self.layout.order, sources, strict=True):
             column = pa.nulls(rows.num_rows, pa.int64()) if source is None else source.read(rows)
             keys.append(SortKey(column, term.is_descending, term.has_nulls_last))
         return keys
+
+    def _number_places(self, rows: pa.RecordBatch) -> tuple[list[PlaceValues], npt.NDArray[np.int64]]:
+        """Return the places of ``rows``, and which of them each row has."""
+        parts = [_transform(source, rows) for source in self._find_sources(rows.schema)[: len(self.layout.terms)]]
+        numbers = np.stack([codes for _, codes in parts], axis=1)
+        distinct, inverse = np.unique(numbers, axis=0, return_inverse=True)
+        places = [
+            tuple(known[code] for (known, _), code in zip(parts, codes, strict=True)) for codes in distinct.tolist()
+        ]
+        return places, inverse.reshape(-1)
 
     def measure(self, rows: pa.RecordBatch) -> Bounds:
         """Measure the bounds of the layout's columns, by field id."""
@@ -203,7 +209,8 @@ class TablePlacement:
         is_of_values = isinstance(transform, BucketTransform) or isinstance(kind, _OF_VALUES)
         if kind is None or not is_of_values or not transform.can_transform(kind):
             term = self._terms[number]
-            raise self._make_error(number, f"has {term}, and {term.column} is of the type {_name_type(column.type)}", schema)
+            wrong = f"has {term}, and {term.column} is of the type {_name_type(column.type)}"
+            raise self._make_error(number, wrong, schema)
         return kind
 
     def _make_error(self, number: int, wrong: str, schema: pa.Schema) -> ConfigurationError:

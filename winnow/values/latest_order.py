@@ -23,9 +23,8 @@ class SortTerm:
     has_nulls_last: bool = False
 
     def __str__(self) -> str:
-        return (
-            f"{self.column} {'desc' if self.is_descending else 'asc'} nulls {'last' if self.has_nulls_last else 'first'}"
-        )
+        way, nulls = "desc" if self.is_descending else "asc", "last" if self.has_nulls_last else "first"
+        return f"{self.column} {way} nulls {nulls}"
 
 
 def parse_order(text: str) -> tuple[SortTerm, ...]:

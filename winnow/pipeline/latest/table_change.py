@@ -141,7 +141,6 @@ class ChangeWriter:
             raise
         return updates
 
-
     def _make_form(self, maker: RowMaker) -> TypedForm:
         form = TypedForm(maker.convert, maker.get_schema, placement=self.placement)
         if self.placement is None or not self.placement.is_sorted:
