@@ -181,6 +181,7 @@ def test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_updat
     """Sorted in one run or in several; another order, and none, write the table anew in one commit."""
     create_partitioned(world, "", winnow_latest_sort__by="n desc, city nulls last")
     monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1)
+    monkeypatch.setattr(sorted_rows, "MERGED_ROWS", 3)
     monkeypatch.setattr(latest_records, "MAXIMUM_BATCH_ROWS", 4)
     ingest(world, {f"k{number}": {"n": number * 7 % 10, "city": f"c{number}"} for number in range(12)})
     update(world)
@@ -194,6 +195,11 @@ def test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_updat
     columns = [table.schema().find_column_name(known.source_id) for known in table.sort_order().fields]
     assert columns == ["n", "city", "__offset"]
     assert {task.file.sort_order_id for task in table.scan().plan_files()} == {table.sort_order().order_id}
+    offset_id = table.schema().find_field("__offset").field_id
+    for task in table.scan().plan_files():
+        bounds = (task.file.lower_bounds[offset_id], task.file.upper_bounds[offset_id])
+        offsets = pq.read_table(task.file.file_path.removeprefix("file://")).column("__offset").to_pylist()
+        assert [int.from_bytes(bound, "little") for bound in bounds] == [min(offsets), max(offsets)]
     for order, reason in (("city", "its files are sorted in another way"), ("", "its files are sorted in another way")):
         alter_layout(world, "", winnow_latest_sort__by=order)
         assert update(world).rebuilt == reason
