@@ -202,7 +202,7 @@ def stage_schema(
         requirements += (AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),)
     if order is not None and order.order_id != metadata.default_sort_order_id:
         if all(known.order_id != order.order_id for known in metadata.sort_orders):
-            updates += (AddSortOrderUpdate(sort_order=order),)
+            updates += (AddSortOrderUpdate.model_validate({"sort-order": order}),)
         updates += (SetDefaultSortOrderUpdate.model_validate({"sort-order-id": order.order_id}),)
         known_id = {"default-sort-order-id": metadata.default_sort_order_id}
         requirements += (AssertDefaultSortOrderId.model_validate(known_id),)
