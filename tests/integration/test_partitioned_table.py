@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,9 @@ from tests.integration.test_typed_table_history import keep_documents
 from tests.support.in_process_jobs import prefer_tasks
 from tests.support.world import TOPIC, World, define_world, open_world, record
 from winnow.config.topic import TopicConfig
-from winnow.engine import latest_records
+from winnow.engine import latest_records, latest_rows
 from winnow.errors import ConfigurationError, DamagedMetadataError, UsageError
-from winnow.files import placed_files
+from winnow.files import placed_files, sorted_rows
 from winnow.files.placed_files import PlacedFileWriter
 from winnow.log import table_placement
 from winnow.log.topic_configuration import set_config
@@ -37,8 +38,8 @@ JSON = {"winnow_value_format": "json", "winnow_key_format": "string"}
 
 
 def alter_layout(world: World, text: str, **config: str) -> None:
-    """Give the table this layout, and the topic what else is named, with dots for underscores."""
-    named = {name.replace("_", "."): value for name, value in config.items()}
+    """Give the table this layout, and the topic what else is named, with dots for underscores, and these for two."""
+    named = {name.replace("__", "-").replace("_", ".").replace("-", "_"): value for name, value in config.items()}
     set_config(world.installation.log.open(TOPIC), {**KEEPS, **named, "winnow.latest.partition_by": text}, [])
 
 
@@ -172,6 +173,75 @@ def test_another_layout_writes_the_table_anew_in_one_commit_and_older_snapshots_
         assert table.schema().fields == columns
         assert table.scan(snapshot_id=before.metadata.current_snapshot_id).to_arrow().num_rows == 2
     assert [spec.spec_id for spec in load_table(world).metadata.partition_specs] == [0, 1, 2]
+
+
+def test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sorted in one run or in several; another order, and none, write the table anew in one commit."""
+    create_partitioned(world, "", winnow_latest_sort__by="n desc, city nulls last")
+    monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1)
+    monkeypatch.setattr(sorted_rows, "MERGED_ROWS", 3)
+    monkeypatch.setattr(latest_records, "MAXIMUM_BATCH_ROWS", 4)
+    ingest(world, {f"k{number}": {"n": number * 7 % 10, "city": f"c{number}"} for number in range(12)})
+    update(world)
+    for number in range(10):
+        ingest(world, {f"k{number}": {"n": number, "new": number}, f"z{number}": {"n": None}, f"k{number + 1}": None})
+        assert update(world).rebuilt is None
+        for file in list_files(world):
+            rows = [(-1 if row["n"] is None else row["n"], row["city"]) for row in file["rows"]]
+            assert rows == sorted(rows, key=lambda row: (-row[0], row[1] is None, row[1] or ""))
+    sorted_table, table = read_table(world), load_table(world)
+    columns = [table.schema().find_column_name(known.source_id) for known in table.sort_order().fields]
+    assert columns == ["n", "city", "__offset"]
+    assert {task.file.sort_order_id for task in table.scan().plan_files()} == {table.sort_order().order_id}
+    offset_id = table.schema().find_field("__offset").field_id
+    for task in table.scan().plan_files():
+        bounds = (task.file.lower_bounds[offset_id], task.file.upper_bounds[offset_id])
+        offsets = pq.read_table(task.file.file_path.removeprefix("file://")).column("__offset").to_pylist()
+        assert [int.from_bytes(bound, "little") for bound in bounds] == [min(offsets), max(offsets)]
+    for order, reason in (("city", "its files are sorted in another way"), ("", "its files are sorted in another way")):
+        alter_layout(world, "", winnow_latest_sort__by=order)
+        assert update(world).rebuilt == reason
+        assert not update(world).changed
+        assert read_table(world) == sorted_table
+    assert [known.source_id for known in load_table(world).sort_order().fields] == [
+        load_table(world).schema().find_field(name).field_id for name in ("__partition", "__offset")
+    ]
+
+
+def test_a_filter_by_what_a_table_is_sorted_by_opens_few_files_and_row_groups(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latest_rows, "FILE_BYTES", 1 << 14)
+    monkeypatch.setattr(sorted_rows, "MERGED_ROWS", 64)
+    monkeypatch.setattr(sorted_rows, "RUN_BYTES", 1 << 14)
+    monkeypatch.setattr(latest_records, "MAXIMUM_BATCH_ROWS", 100)
+    create_partitioned(world, "", winnow_latest_sort__by="n")
+    ingest(world, {f"k{number}": {"n": number * 7919 % 4096, "text": f"{number:040}" * 4} for number in range(4096)})
+    update(world)
+    groups = []
+    for file in sorted(list_files(world), key=lambda file: file["rows"][0]["n"]):
+        footer = pq.ParquetFile(file["path"].removeprefix("file://")).metadata
+        place = footer.schema.names.index("n")
+        groups += [footer.row_group(number).column(place).statistics for number in range(footer.num_row_groups)]
+    assert len(groups) > 2
+    assert all(former.max < later.min for former, later in pairwise(groups))
+    table = load_table(world)
+    assert len(list(table.scan("n = 5").plan_files())) < len(list(table.scan().plan_files()))
+
+
+def test_a_table_may_be_partitioned_and_sorted_and_its_order_may_not_be_of_a_missing_column(world: World) -> None:
+    create_partitioned(world, "city", winnow_latest_sort__by="n")
+    ingest(world, {f"k{number}": {"n": 9 - number, "city": "Ulm" if number % 3 else "Bonn"} for number in range(9)})
+    update(world)
+    ingest(world, {"k5": {"n": 100, "city": "Ulm"}})
+    assert update(world).rebuilt is None
+    found = {file["place"][0]: [row["n"] for row in file["rows"]] for file in list_files(world)}
+    assert found == {"Bonn": [3, 6, 9], "Ulm": [1, 2, 5, 7, 8, 100]}
+    alter_layout(world, "city", winnow_latest_sort__by="town")
+    with pytest.raises(ConfigurationError, match=r"winnow\.latest\.sort_by of topic .* names town, which is no column"):
+        update(world)
 
 
 def test_the_columns_of_a_former_layout_may_be_gone(world: World) -> None:

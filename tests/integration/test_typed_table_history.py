@@ -72,6 +72,8 @@ LAYOUTS: dict[str, Callable[[dict[str, Any]], tuple[Any, ...]]] = {
     "__timestamp": lambda row: (round(row["__timestamp"].timestamp() * 1_000) * 1_000,),
 }
 """Ways to partition, and the place of a row."""
+ORDERS = {"bucket(3, key)": "__timestamp desc nulls last"}
+"""Ways to sort, by that of partitioning."""
 
 LEAVES: dict[str, Callable[[int], Any]] = {
     "int": lambda number: number - 3,
@@ -107,9 +109,10 @@ class TypedHistory(History):
         self.layout = ""
 
     def partition(self, layout: str) -> None:
-        """Partition the table in another way from its next update on."""
+        """Partition and sort the table in another way from its next update on."""
         self.layout = layout
-        set_config(self.world.installation.log.open(TOPIC), {"winnow.latest.partition_by": layout}, [])
+        wanted = {"winnow.latest.partition_by": layout, "winnow.latest.sort_by": ORDERS.get(layout, "")}
+        set_config(self.world.installation.log.open(TOPIC), wanted, [])
 
     def append(self, wanted: list[tuple[bytes, int, int]]) -> None:  # type: ignore[override]
         ends = [self.world.state(partition).log_end_offset for partition in range(2)]

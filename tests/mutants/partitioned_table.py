@@ -22,7 +22,7 @@ PARTITIONED_TABLE = (
     .changes("log_update._drop_place", always("len"))
     .caught_by("test_values_of_rows_that_are_gone_are_not_in_the_metadata_of_the_newest_snapshot"),
     Mutant("placed-layout-goes-on", "files of another layout stay in the table")
-    .changes("table._find_base", never("layout"))
+    .changes("table._find_base", never("layout", "terms"))
     .caught_by("test_another_layout_writes_the_table_anew_in_one_commit_and_older_snapshots_can_be_read"),
     Mutant("placed-hidden-column", "a table is partitioned by a column that its rules hide")
     .changes("topic._check_layout", never("hidden"))
@@ -51,4 +51,22 @@ PARTITIONED_TABLE = (
     Mutant("placed-spec-raced", "a commit's spec replaces one that another process made meanwhile")
     .changes("stage_schema", replace("(AssertDefaultSpecId.model_validate(A),)", "()"))
     .caught_by("test_a_commit_fails_if_another_process_partitioned_the_table_meanwhile"),
+    Mutant("sorted-nulls-misplaced", "rows without a value are at the other end of a file than its order says")
+    .changes("RowSorter._sort_run", replace("'ascending' if key.has_nulls_last else 'descending'", "'ascending'"))
+    .caught_by("test_rows_are_sorted_by_the_terms_and_then_by_offset"),
+    Mutant("sorted-runs-not-merged", "rows of one run follow those of another")
+    .changes("RowSorter._merge", replace("np.argsort(A, kind='stable')", "np.arange(len(A))"))
+    .caught_by("test_rows_are_sorted_by_the_terms_and_then_by_offset"),
+    Mutant("sorted-update-not", "what an update writes is in the order of offsets")
+    .changes("latest_rows.write_rows", replace("form.sort is None", "True"))
+    .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
+    Mutant("sorted-order-goes-on", "files of another order stay in the table")
+    .changes("table._find_base", never("layout", "order"))
+    .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
+    Mutant("sorted-order-not-declared", "the table does not say in which order its files are")
+    .changes("LatestTable.commit", replace("any(orders)", "False"))
+    .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
+    Mutant("sorted-bounds-of-last-rows", "the offsets of a sorted file are those of its last rows")
+    .changes("_OneSchemaWriter.write_after", replace("min(lowest, self._first)", "lowest"))
+    .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
 )

@@ -12,6 +12,7 @@ from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRule, FieldRules
 from winnow.values.latest_layout import PartitionTerm, TableLayout, Transform
+from winnow.values.latest_order import parse_order
 from winnow.values.row_shape import Envelope, UpdateTime
 from winnow.values.strategies import Strategy
 
@@ -330,6 +331,19 @@ ROWS = (
         ),
     ),
     Row(
+        "winnow.latest.sort_by",
+        "latest_layout",
+        TableLayout(),
+        (("", TableLayout()),),
+        (
+            ("a,", "'' is not COLUMN, or COLUMN asc or desc, with nulls first or nulls last"),
+            ("days(a)", "'days(a)' is not COLUMN, or COLUMN asc or desc, with nulls first or nulls last"),
+            ("a..b desc", "'a..b' names no column"),
+            ("a, a desc", "a is named twice"),
+            ("a,b,c,d,e", "there are 5 terms; a table may be sorted by at most 4"),
+        ),
+    ),
+    Row(
         "winnow.follow",
         "follow",
         True,
@@ -454,9 +468,22 @@ def test_a_layout_is_terms_in_their_order() -> None:
     assert str(parsed) == "a.b, day(c), bucket(16, d)"
 
 
+def test_an_order_is_terms_with_their_direction_and_the_place_of_nulls() -> None:
+    parsed = TopicConfig.parse(
+        {"winnow.latest.sort_by": "created DESC, a.b,c asc nulls last, d nulls  last", "winnow.value.format": "json"}
+    ).latest_layout
+    assert parsed.order_text == "created desc nulls last, a.b asc nulls first, c asc nulls last, d asc nulls last"
+    assert parse_order(parsed.order_text) == parsed.order
+
+
 @pytest.mark.parametrize(
     ("config", "wrong"),
     [
+        ({"winnow.latest.sort_by": "a"}, "winnow.latest.sort_by needs columns"),
+        (
+            {"winnow.latest.sort_by": "b.c desc", "winnow.value.format": "json", "winnow.latest.fields": "b,b.c:drop"},
+            "winnow.latest.sort_by names b.c, which winnow.latest.fields does not show",
+        ),
         ({"winnow.latest.partition_by": "a"}, "winnow.latest.partition_by needs columns"),
         (
             {"winnow.latest.partition_by": "__offset", "winnow.value.format": "json"},

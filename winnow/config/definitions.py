@@ -57,6 +57,9 @@ LATEST_FIELDS = "winnow.latest.fields"
 LATEST_PARTITION_BY = "winnow.latest.partition_by"
 """The key that says by which columns that table's files are partitioned besides the topic partition."""
 
+LATEST_SORT_BY = "winnow.latest.sort_by"
+"""The key that says by which columns rows are sorted within that table's files."""
+
 FOLLOW = "winnow.follow"
 """The key that keeps a topic from being followed although the settings name it."""
 
@@ -419,6 +422,15 @@ DEFINITIONS: tuple[Definition, ...] = (
         "What the files of winnow_latest.TOPIC are partitioned by besides the topic partition, so that readers skip "
         "files: COLUMN, years, months, days or hours(COLUMN), bucket or truncate(NUMBER, COLUMN), separated by commas. "
         "Values of these columns are in the table's metadata.",
+    ),
+    Definition(
+        LATEST_SORT_BY,
+        ValueType.STRING,
+        "",
+        None,
+        "What the rows in each file of winnow_latest.TOPIC are sorted by, so that readers skip parts of files: COLUMN, "
+        "with asc or desc and nulls first or nulls last, separated by commas. Minimum and maximum of these columns are "
+        "in the table's metadata.",
     ),
     Definition(
         FOLLOW,

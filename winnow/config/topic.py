@@ -5,7 +5,7 @@ Errors have Kafka's words (ConfigDef, LogConfig.validate); all are Configuration
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import cast
@@ -23,6 +23,7 @@ from winnow.config.definitions import (
     LATEST_MAX_AGE,
     LATEST_MAX_UNDECODED,
     LATEST_PARTITION_BY,
+    LATEST_SORT_BY,
     LATEST_UPDATE,
     MAXIMUM_LONG,
     MAXIMUM_TAGS,
@@ -39,6 +40,7 @@ from winnow.errors import ConfigurationError
 from winnow.values.formats import Format
 from winnow.values.latest_fields import FieldRules, parse_fields
 from winnow.values.latest_layout import TableLayout, parse_layout
+from winnow.values.latest_order import parse_order
 from winnow.values.row_shape import Envelope, RowShape, UpdateTime
 from winnow.values.strategies import Strategy
 from winnow.values.typed_columns import SystemColumn
@@ -226,7 +228,8 @@ def _check_together(config: TopicConfig) -> None:
             f"{VALUE_ENVELOPE_FIELDS} needs an envelope: {VALUE_ENVELOPE} must be {Envelope.DEBEZIUM}"
             + _name_source(config, ". ", VALUE_ENVELOPE, VALUE_ENVELOPE_FIELDS)
         )
-    _check_layout(config)
+    _check_layout(config, LATEST_PARTITION_BY, config.latest_layout.list_columns())
+    _check_layout(config, LATEST_SORT_BY, [term.column for term in config.latest_layout.order])
     if len(config.tags) > MAXIMUM_TAGS:
         raise ConfigurationError(
             f"winnow.tags has {len(config.tags)} tags; a topic may have at most {MAXIMUM_TAGS}"
@@ -234,17 +237,16 @@ def _check_together(config: TopicConfig) -> None:
         )
 
 
-def _check_layout(config: TopicConfig) -> None:
-    columns = config.latest_layout.list_columns()
+def _check_layout(config: TopicConfig, key: str, columns: Sequence[str]) -> None:
     if columns and not config.row_shape.is_typed:
         raise ConfigurationError(
-            f"{LATEST_PARTITION_BY} needs columns: {KEY_FORMAT} or {VALUE_FORMAT} must be another one than bytes"
-            + _name_source(config, ". ", LATEST_PARTITION_BY, KEY_FORMAT, VALUE_FORMAT)
+            f"{key} needs columns: {KEY_FORMAT} or {VALUE_FORMAT} must be another one than bytes"
+            + _name_source(config, ". ", key, KEY_FORMAT, VALUE_FORMAT)
         )
     own = next((name for name in columns if name in {*SystemColumn} - _PARTITIONING_COLUMNS), None)
     if own is not None:
         raise ConfigurationError(
-            f"{LATEST_PARTITION_BY} names {own}; of the table's own columns it may name {SystemColumn.TIMESTAMP} only"
+            f"{key} names {own}; of the table's own columns it may name {SystemColumn.TIMESTAMP} only"
         )
     hidden = next(
         (name for name in columns if name not in _PARTITIONING_COLUMNS and not config.row_shape.fields.shows(name)),
@@ -252,16 +254,20 @@ def _check_layout(config: TopicConfig) -> None:
     )
     if hidden is not None:
         raise ConfigurationError(
-            f"{LATEST_PARTITION_BY} names {hidden}, which {LATEST_FIELDS} does not show"
-            + _name_source(config, ". ", LATEST_PARTITION_BY, LATEST_FIELDS)
+            f"{key} names {hidden}, which {LATEST_FIELDS} does not show"
+            + _name_source(config, ". ", key, LATEST_FIELDS)
         )
 
 
-def _parse_layout(text: str) -> TableLayout:
+def _parse_layout(partitions: str, order: str) -> TableLayout:
     try:
-        return parse_layout(text)
+        layout = parse_layout(partitions)
     except ValueError as problem:
-        raise values.make_invalid_value_error(LATEST_PARTITION_BY, text, str(problem)) from problem
+        raise values.make_invalid_value_error(LATEST_PARTITION_BY, partitions, str(problem)) from problem
+    try:
+        return replace(layout, order=parse_order(order))
+    except ValueError as problem:
+        raise values.make_invalid_value_error(LATEST_SORT_BY, order, str(problem)) from problem
 
 
 def _parse_envelope_fields(entries: tuple[str, ...]) -> tuple[str, ...]:
@@ -331,7 +337,7 @@ def _make_config(
             envelope_fields=_parse_envelope_fields(cast(tuple[str, ...], found[VALUE_ENVELOPE_FIELDS])),
             fields=_parse_fields(cast(tuple[str, ...], found[LATEST_FIELDS])),
         ),
-        latest_layout=_parse_layout(str(found[LATEST_PARTITION_BY])),
+        latest_layout=_parse_layout(str(found[LATEST_PARTITION_BY]), str(found[LATEST_SORT_BY])),
         follow=cast(bool, found["winnow.follow"]),
         expectations=str(found["winnow.expectations"]),
         owner=str(found["winnow.owner"]),

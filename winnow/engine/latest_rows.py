@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Final, Protocol
 
 import numpy as np
@@ -27,6 +28,8 @@ from winnow.files.typed_files import OFFSET_COLUMN, TypedFileWriter, fit_rows, r
 from winnow.values.model import Segment
 
 Offsets = npt.NDArray[np.int64]
+SortRows = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+"""Sorts rows of one topic partition in another order than that of offsets."""
 
 FILE_BYTES: Final = 64 << 20
 """Size to which files of the side table are written: the smaller, the less is written again for a changed row."""
@@ -47,10 +50,11 @@ class FileWriter(Protocol):
 
 @dataclass(slots=True)
 class RecordForm:
-    """The rows are the records. ``dropped``, ``learns``: as of the other form; always empty and false."""
+    """The rows are the records. ``dropped``, ``learns``, ``sort``: as of the other form; always empty, false, None."""
 
     dropped: list[int] = field(default_factory=list)
     learns: bool = False
+    sort: SortRows | None = None
 
     def group_files(self, rows: Sequence[Segment]) -> list[list[Segment]]:
         """Group the files ``rows`` by what may be in one file: all may."""
@@ -95,7 +99,7 @@ class TypedForm:
     offset of its record, and the columns only ever grow. ``get_schema``: the columns so far, with their field ids.
     ``dropped``: the offsets of records that are no row, of the partition that is written. ``learn``: takes note of what
     columns a batch needs; where it is given, nothing is made of records but that. ``placement``: which rows may be in
-    one file; None: all of a topic partition.
+    one file; None: all of a topic partition. ``sort``: None: files are in offset order.
     """
 
     convert: Callable[[pa.RecordBatch], pa.RecordBatch]
@@ -103,6 +107,7 @@ class TypedForm:
     dropped: list[int] = field(default_factory=list)
     learn: Callable[[pa.RecordBatch], None] | None = None
     placement: RowPlacement | None = None
+    sort: SortRows | None = None
 
     @property
     def learns(self) -> bool:
@@ -194,6 +199,10 @@ class TypedForm:
             at_work = [source for source in at_work if source.batch.num_rows or source.advance()]
             yield from _sort_parts(parts, self.get_schema())
 
+    def read_files(self, kept: Sequence[Segment], gone: Offsets, rows_per_batch: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the files ``kept`` but those at ``gone``, sorted, one file after the other."""
+        return chain.from_iterable(self._read_file(segment, gone, rows_per_batch) for segment in kept)
+
     def _read_file(self, segment: Segment, gone: Offsets, rows_per_batch: int) -> Iterator[pa.RecordBatch]:
         for batch in read_typed_rows(segment.path, self.get_schema(), rows_per_batch):
             offsets = _read_offsets(batch, OFFSET_COLUMN)
@@ -270,7 +279,7 @@ def _name_file(folder: str) -> str:
 def write_rows(
     form: RecordForm | TypedForm, partition: int, folder: str, *runs: Iterable[pa.RecordBatch]
 ) -> tuple[Segment, ...]:
-    """Write ``runs``, each of rows in offset order, into files below ``folder``, no two runs into one file.
+    """Write ``runs``, each in offset order or to be sorted, into files below ``folder``, no two runs into one file.
 
     The files are complete, but not synced yet. On an exception what was written is deleted again.
     """
@@ -278,7 +287,7 @@ def write_rows(
     for rows in runs:
         writer = form.open_writer(partition, folder)
         try:
-            for batch in rows:
+            for batch in rows if form.sort is None else form.sort(rows):
                 writer.write(batch)
             written += writer.finish()
         except BaseException:

@@ -265,6 +265,8 @@ def _read_rows(
         return [form.make_rows(connection.sql(query).to_arrow_reader(rows))]
     gone = connection.sql('SELECT "offset" FROM gone ORDER BY "offset"').fetchnumpy()["offset"]
     fresh = form.make_rows(connection.sql(query).to_arrow_reader(rows)) if sources else iter(())
+    if form.sort is not None:
+        return [chain(form.read_files(kept, gone, rows), fresh)]
     if form.placement is None:
         return [form.merge_rows(kept, gone, fresh, rows)]
     return [*(form.merge_rows(group, gone, iter(()), rows) for group in form.group_files(kept)), fresh]

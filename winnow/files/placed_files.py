@@ -1,6 +1,7 @@
 """Files of typed rows that are distributed by the values of further columns than the topic partition.
 
-How many are open at a time, and what they hold, is limited, however many places there are; each is in offset order.
+How many are open at a time, and what they hold, is limited, however many places there are; each is in offset order, or
+in the order in which sorted rows come.
 """
 
 from __future__ import annotations
@@ -27,10 +28,14 @@ Bounds = Mapping[int, tuple[Any, Any]]
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """What a manifest says of a file beyond a segment's figures. Of user's data, so it belongs into no log."""
+    """What a manifest says of a file beyond a segment's figures. Of user's data, so it belongs into no log.
+
+    ``is_sorted``: rows are in the order that the table declares, not in that of offsets.
+    """
 
     values: PlaceValues = field(repr=False)
     bounds: Bounds = field(default_factory=dict, repr=False)
+    is_sorted: bool = False
 
 
 class RowPlacement(Protocol):
@@ -39,6 +44,10 @@ class RowPlacement(Protocol):
     @property
     def places(self) -> dict[str, FilePlace]:
         """The place of each file that is there or was written."""
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether rows come in another order than that of offsets."""
 
     def split(self, rows: pa.RecordBatch) -> Iterable[tuple[PlaceValues, pa.RecordBatch]]:
         """Split ``rows`` by their place; each part is in the order of before."""
@@ -54,7 +63,7 @@ class RowPlacement(Protocol):
 
 
 class PlacedFileWriter:
-    """Writes rows of one topic partition, in offset order, into files of one place each.
+    """Writes rows of one topic partition, in the order in which they come, into files of one place each.
 
     A file has about ``file_bytes`` or less. The places of its files are added to those of ``placement``.
     """
@@ -72,7 +81,7 @@ class PlacedFileWriter:
         self._finished: list[Segment] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows, whose offsets are above all written before.
+        """Add rows, whose offsets are above all written before, unless they are sorted in another way.
 
         Raises:
             ValueError: they are not.
@@ -106,7 +115,10 @@ class PlacedFileWriter:
             below=self._below,
             list_columns=self._placement.list_columns,
             measure=self._placement.measure,
-            note=lambda uri, bounds: self._placement.places.update({uri: FilePlace(values, bounds)}),
+            note=lambda uri, bounds: self._placement.places.update(
+                {uri: FilePlace(values, bounds, self._placement.is_sorted)}
+            ),
+            is_sorted=self._placement.is_sorted,
         )
 
     def _close(self, values: PlaceValues) -> None:

@@ -33,6 +33,7 @@ class TypedFileWriter:
     and timestamp, and of those that ``list_columns`` lists of a schema; of no others.
 
     ``measure``: gives further minima and maxima of rows by field id, of which ``note`` gets those of each file.
+    ``is_sorted``: rows come in another order than that of offsets.
     """
 
     def __init__(
@@ -45,7 +46,9 @@ class TypedFileWriter:
         list_columns: Callable[[pa.Schema], list[str]] = lambda _: [],
         measure: Callable[[pa.RecordBatch], Mapping[int, tuple[Any, Any]]] = lambda _: {},
         note: Callable[[str, Mapping[int, tuple[Any, Any]]], None] = lambda *_: None,
+        is_sorted: bool = False,
     ) -> None:
+        self._is_sorted = is_sorted
         self._partition = partition
         self._list_columns = list_columns
         self._measure = measure
@@ -59,7 +62,7 @@ class TypedFileWriter:
         self._uris: list[str] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows, whose offsets are above all written before.
+        """Add rows, whose offsets are above all written before, unless they are sorted in another way.
 
         Raises:
             ValueError: they are not.
@@ -79,7 +82,7 @@ class TypedFileWriter:
                 note=self._note,
             )
         last = self._finished[-1].last_offset if self._finished else -1
-        self._open.write_after(last, batch, self._measure(batch))
+        self._open.write_after(None if self._is_sorted else last, batch, self._measure(batch))
 
     @property
     def held_bytes(self) -> int:
@@ -144,12 +147,13 @@ class _OneSchemaWriter(RollingParquetWriter):
         self._times_ms: list[int] = []
         self._bounds: dict[int, tuple[Any, Any]] = {}
 
-    def write_after(self, last: int, batch: pa.RecordBatch, measured: Mapping[int, tuple[Any, Any]]) -> None:
+    def write_after(self, last: int | None, batch: pa.RecordBatch, measured: Mapping[int, tuple[Any, Any]]) -> None:
         offsets = batch.column(OFFSET_COLUMN).to_numpy(zero_copy_only=True)
-        if offsets[0] <= max(last, self._last) or (np.diff(offsets) <= 0).any():
+        if last is not None and (offsets[0] <= max(last, self._last) or (np.diff(offsets) <= 0).any()):
             raise ValueError("offsets must increase within a writer of rows")
-        self._first = int(offsets[0]) if self._first is None else self._first
-        self._last = int(offsets[-1])
+        lowest, highest = int(offsets.min()), int(offsets.max())
+        self._last = highest if self._first is None else max(highest, self._last)
+        self._first = lowest if self._first is None else min(lowest, self._first)
         self._records += batch.num_rows
         bounds = pc.min_max(batch.column(TIMESTAMP_COLUMN).cast(pa.int64()))
         times = [bound.as_py() // 1000 for bound in bounds.values() if bound.is_valid]

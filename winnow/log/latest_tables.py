@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -30,9 +30,10 @@ from winnow.log.manifests import (
 )
 from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.table import LOG_SCHEMA, LOG_SORT_ORDER, LOG_SPEC, TOPIC_PROPERTY, make_table_properties
-from winnow.log.table_placement import TablePlacement, make_partition_spec
+from winnow.log.table_placement import TablePlacement, make_partition_spec, make_sort_order
 from winnow.log.typed_schema import list_required_columns, stage_schema
 from winnow.values.latest_layout import TableLayout, parse_layout
+from winnow.values.latest_order import parse_order
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _UUID: Final = "winnow.latest.table-uuid"
 _ORDER: Final = "winnow.latest.order"
 _SHAPE: Final = "winnow.latest.shape"
 _LAYOUT: Final = "winnow.latest.layout"
+_SORT_ORDER: Final = "winnow.latest.sort-order"
 _OPERATION: Final = "winnow.operation"
 
 _BY_OFFSET = operator.attrgetter("first_offset")
@@ -79,6 +81,7 @@ class ReflectedLog:
             _ORDER: self.order,
             **({_SHAPE: self.shape} if self.shape else {}),
             **({_LAYOUT: str(self.layout)} if self.layout.terms else {}),
+            **({_SORT_ORDER: self.layout.order_text} if self.layout.order else {}),
         }
 
     @classmethod
@@ -91,7 +94,7 @@ class ReflectedLog:
                 summary[_UUID],
                 summary[_ORDER],
                 summary.get(_SHAPE, ""),
-                parse_layout(summary.get(_LAYOUT, "")),
+                replace(parse_layout(summary.get(_LAYOUT, "")), order=parse_order(summary.get(_SORT_ORDER, ""))),
             )
         except (KeyError, ValueError):
             return None
@@ -198,16 +201,17 @@ class LatestTable:
             DamagedMetadataError: a manifest is damaged.
             ServiceError: the catalog or its object store cannot be reached.
         """
-        if not layout.terms:
+        if layout.is_plain:
             return None
         if head is None:
-            return TablePlacement(self.topic, layout, [None] * len(layout.terms))
+            return TablePlacement(self.topic, layout, [None] * (len(layout.terms) + len(layout.order)))
         places: dict[str, FilePlace] = {}
         with reduce_garbage_collection(), translate_catalog_errors(f"The files of {self.name} could not be listed"):
             for manifest in self._list_manifests(head.table):
                 found = read_live_places(head.table.io, manifest)
                 places.update((path, FilePlace(values)) for path, values in found.items())
         field_ids: list[int | None] = [known.source_id for known in head.table.spec().fields[1:]]
+        field_ids += [known.source_id for known in head.table.sort_order().fields[: len(layout.order)]]
         return TablePlacement(self.topic, layout, field_ids, places)
 
     def commit(
@@ -238,7 +242,13 @@ class LatestTable:
             table = head.table
             transaction = StagedTransaction(table)
             if schema is not None:
-                stage_schema(transaction, schema, make_partition_spec(table.metadata, placement))
+                orders = [reflected.layout.order, () if head.reflected is None else head.reflected.layout.order]
+                stage_schema(
+                    transaction,
+                    schema,
+                    make_partition_spec(table.metadata, placement),
+                    make_sort_order(table.metadata, placement) if any(orders) else None,
+                )
             producer = LogUpdate(
                 transaction,
                 table,

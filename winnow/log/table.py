@@ -194,7 +194,7 @@ def make_data_file(metadata: TableMetadata, segment: Segment, place: FilePlace |
         key_metadata=None,
         split_offsets=None,
         equality_ids=None,
-        sort_order_id=find_sort_order_id(metadata),
+        sort_order_id=metadata.default_sort_order_id if place.is_sorted else find_sort_order_id(metadata),
     )
     file.spec_id = metadata.default_spec_id
     return file

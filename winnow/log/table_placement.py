@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.transforms import BucketTransform, Transform, parse_transform
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, IdentityTransform, Transform, parse_transform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -36,9 +37,11 @@ from pyiceberg.types import (
 from winnow.errors import ConfigurationError
 from winnow.files.placed_files import Bounds, FilePlace, PlaceValues
 from winnow.files.segments import FIELD_ID_KEY
-from winnow.log.table import LOG_SPEC
+from winnow.files.sorted_rows import SortKey
+from winnow.log.table import LOG_SORT_ORDER, LOG_SPEC
 from winnow.log.typed_schema import make_primitive
 from winnow.values.latest_layout import PartitionTerm, TableLayout
+from winnow.values.latest_layout import Transform as LayoutTransform
 
 if TYPE_CHECKING:
     from pyiceberg.table.metadata import TableMetadata
@@ -76,8 +79,8 @@ class _Source:
 class TablePlacement:
     """Which rows of one table go into one file.
 
-    ``field_ids``: of each term's column, where the table is partitioned so already. ``places``: of the table's files,
-    and of those that are written.
+    ``field_ids``: of each term's column, those of the order last, where the table is laid out so already. ``places``:
+    of the table's files, and of those that are written.
     """
 
     topic: str
@@ -86,6 +89,12 @@ class TablePlacement:
     places: dict[str, FilePlace] = field(default_factory=dict)
     _schema: pa.Schema = None
     _sources: list[_Source | None] = field(default_factory=list)
+    _numbers: dict[PlaceValues, int] = field(default_factory=dict)
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether rows come in another order than that of offsets."""
+        return bool(self.layout.order)
 
     def split(self, rows: pa.RecordBatch) -> Iterator[tuple[PlaceValues, pa.RecordBatch]]:
         """Split ``rows`` by their place, each part in the order of before.
@@ -93,17 +102,40 @@ class TablePlacement:
         Raises:
             ConfigurationError: a column has a type that its transform cannot take.
         """
-        parts = [_transform(source, rows) for source in self._find_sources(rows.schema)]
-        numbers = np.stack([codes for _, codes in parts], axis=1)
-        distinct, inverse = np.unique(numbers, axis=0, return_inverse=True)
-        order = np.argsort(inverse.reshape(-1), kind="stable")
-        ends = np.cumsum(np.bincount(inverse.reshape(-1), minlength=len(distinct)))
+        if not self.layout.terms:
+            yield (), rows
+            return
+        distinct, inverse = self._number_places(rows)
+        order = np.argsort(inverse, kind="stable")
+        ends = np.cumsum(np.bincount(inverse, minlength=len(distinct)))
         begin = 0
-        for codes, end in zip(distinct.tolist(), ends.tolist(), strict=True):
-            values = tuple(known[code] for (known, _), code in zip(parts, codes, strict=True))
+        for values, end in zip(distinct, ends.tolist(), strict=True):
             # Copied, so that rows that wait do not keep the whole batch.
             yield values, rows if len(distinct) == 1 else rows.take(pa.array(order[begin:end]))
             begin = end
+
+    def list_sort_keys(self, rows: pa.RecordBatch) -> list[SortKey]:
+        """List the columns by which ``rows`` are sorted, beginning with their place, so that its files follow."""
+        numbers = np.zeros(rows.num_rows, np.int64)
+        if self.layout.terms:
+            distinct, inverse = self._number_places(rows)
+            numbers = np.array([self._numbers.setdefault(values, len(self._numbers)) for values in distinct])[inverse]
+        keys = [SortKey(pa.array(numbers))]
+        sources = self._find_sources(rows.schema)[len(self.layout.terms) :]
+        for term, source in zip(self.layout.order, sources, strict=True):
+            column = pa.nulls(rows.num_rows, pa.int64()) if source is None else source.read(rows)
+            keys.append(SortKey(column, term.is_descending, term.has_nulls_last))
+        return keys
+
+    def _number_places(self, rows: pa.RecordBatch) -> tuple[list[PlaceValues], npt.NDArray[np.int64]]:
+        """Return the places of ``rows``, and which of them each row has."""
+        parts = [_transform(source, rows) for source in self._find_sources(rows.schema)[: len(self.layout.terms)]]
+        numbers = np.stack([codes for _, codes in parts], axis=1)
+        distinct, inverse = np.unique(numbers, axis=0, return_inverse=True)
+        places = [
+            tuple(known[code] for (known, _), code in zip(parts, codes, strict=True)) for codes in distinct.tolist()
+        ]
+        return places, inverse.reshape(-1)
 
     def measure(self, rows: pa.RecordBatch) -> Bounds:
         """Measure the bounds of the layout's columns, by field id."""
@@ -119,7 +151,8 @@ class TablePlacement:
     def list_columns(self, schema: pa.Schema) -> list[str]:
         """List the layout's columns of which files have statistics, as Parquet names them."""
         sources = [source for source in self._find_sources(schema) if source is not None]
-        return [".".join(source.names) for source in sources if not isinstance(source.kind, _UNORDERED)]
+        names = [".".join(source.names) for source in sources if not isinstance(source.kind, _UNORDERED)]
+        return list(dict.fromkeys(names))
 
     def require_few_files(self, partition: int, files: int) -> None:
         """Check that an update does not write too many files of one topic partition.
@@ -141,28 +174,33 @@ class TablePlacement:
         Raises:
             ConfigurationError: one is missing, or of a type that its transform cannot take.
         """
-        for term, source in zip(self.layout.terms, self._find_sources(schema), strict=True):
+        for number, source in enumerate(self._find_sources(schema)):
             if source is None:
-                raise self._make_error(f"names {term.column}, which is no column", schema)
+                raise self._make_error(number, f"names {self._terms[number].column}, which is no column", schema)
 
     def _find_sources(self, schema: pa.Schema) -> list[_Source | None]:
         if self._schema is None or not schema.equals(self._schema, check_metadata=True):
-            self._sources = [self._find_source(number, schema) for number in range(len(self.layout.terms))]
+            self._sources = [self._find_source(number, schema) for number in range(len(self._terms))]
             self._schema = schema
         return self._sources
 
+    @property
+    def _terms(self) -> list[PartitionTerm]:
+        order = (PartitionTerm(LayoutTransform.IDENTITY, term.column) for term in self.layout.order)
+        return [*self.layout.terms, *order]
+
     def _find_source(self, number: int, schema: pa.Schema) -> _Source | None:
-        term, field_id = self.layout.terms[number], self.field_ids[number]
+        term, field_id = self._terms[number], self.field_ids[number]
         for names, steps, column in _walk(schema):
             if _read_id(column) == field_id or (field_id is None and ".".join(names) == term.column):
                 self.field_ids[number] = _read_id(column)
                 transform = parse_transform(term.transform_name)
-                kind = self._require_type(term, transform, column, schema)
+                kind = self._require_type(number, transform, column, schema)
                 return _Source(steps, names, _read_id(column), kind, transform)
         return None
 
     def _require_type(
-        self, term: PartitionTerm, transform: Transform[Any, Any], column: pa.Field, schema: pa.Schema
+        self, number: int, transform: Transform[Any, Any], column: pa.Field, schema: pa.Schema
     ) -> IcebergType:
         try:
             kind: IcebergType | None = make_primitive(column.type)
@@ -170,17 +208,20 @@ class TablePlacement:
             kind = None
         is_of_values = isinstance(transform, BucketTransform) or isinstance(kind, _OF_VALUES)
         if kind is None or not is_of_values or not transform.can_transform(kind):
-            raise self._make_error(f"has {term}, and {term.column} is of the type {_name_type(column.type)}", schema)
+            term = self._terms[number]
+            wrong = f"has {term}, and {term.column} is of the type {_name_type(column.type)}"
+            raise self._make_error(number, wrong, schema)
         return kind
 
-    def _make_error(self, wrong: str, schema: pa.Schema) -> ConfigurationError:
+    def _make_error(self, number: int, wrong: str, schema: pa.Schema) -> ConfigurationError:
         names = [".".join(names) for names, _, column in _walk(schema) if not pa.types.is_struct(column.type)]
         names = [name for name in names if not name.startswith("__")]
         listed = ", ".join(names[:_LISTED_COLUMNS]) + (", …" if len(names) > _LISTED_COLUMNS else "")
+        key = "partition_by" if number < len(self.layout.terms) else "sort_by"
         return ConfigurationError(
-            f"winnow.latest.partition_by of topic {self.topic} {wrong}; the table's columns are {listed or 'none'}.",
+            f"winnow.latest.{key} of topic {self.topic} {wrong}; the table's columns are {listed or 'none'}.",
             left=_LEFT,
-            next=f"Name others: winnow topics alter {self.topic} --config winnow.latest.partition_by=TERMS",
+            next=f"Name others: winnow topics alter {self.topic} --config winnow.latest.{key}=TERMS",
         )
 
 
@@ -210,6 +251,24 @@ def make_partition_spec(metadata: TableMetadata, placement: TablePlacement | Non
     if same is not None:
         return same
     return PartitionSpec(*fields, spec_id=max(spec.spec_id for spec in metadata.partition_specs) + 1)
+
+
+def make_sort_order(metadata: TableMetadata, placement: TablePlacement | None) -> SortOrder:
+    """Make the order that a table with ``placement`` declares: one that it had, or a new one. Offsets decide last."""
+    fields = list(LOG_SORT_ORDER.fields)
+    if placement is not None and placement.is_sorted:
+        field_ids = placement.field_ids[len(placement.layout.terms) :]
+        fields = [
+            SortField(
+                source_id=field_id,
+                transform=IdentityTransform(),
+                direction=SortDirection.DESC if term.is_descending else SortDirection.ASC,
+                null_order=NullOrder.NULLS_LAST if term.has_nulls_last else NullOrder.NULLS_FIRST,
+            )
+            for term, field_id in zip(placement.layout.order, field_ids, strict=True)
+        ] + fields[1:]
+    same = next((order for order in metadata.sort_orders if list(order.fields) == fields), None)
+    return same or SortOrder(*fields, order_id=max(order.order_id for order in metadata.sort_orders) + 1)
 
 
 def _name_partition_field(term: PartitionTerm, taken: set[str]) -> str:

@@ -21,10 +21,13 @@ from pyiceberg.schema import Schema, promote
 from pyiceberg.table.update import (
     AddPartitionSpecUpdate,
     AddSchemaUpdate,
+    AddSortOrderUpdate,
     AssertCurrentSchemaId,
+    AssertDefaultSortOrderId,
     AssertDefaultSpecId,
     RemovePropertiesUpdate,
     SetCurrentSchemaUpdate,
+    SetDefaultSortOrderUpdate,
     SetDefaultSpecUpdate,
     SetPropertiesUpdate,
     TableRequirement,
@@ -60,6 +63,7 @@ from winnow.values.typed_columns import ALIASES, SIDE, Side, SystemColumn
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.table.metadata import TableMetadata
+    from pyiceberg.table.sorting import SortOrder
 
     from winnow.log.staged_transaction import StagedTransaction
 
@@ -174,8 +178,12 @@ class TypedSchema:
         return build_arrow_schema(self.schema)
 
 
-def stage_schema(transaction: StagedTransaction, schema: Schema, spec: PartitionSpec) -> None:
-    """Make ``schema`` and ``spec`` the table's as part of ``transaction``, before files with them are added.
+def stage_schema(
+    transaction: StagedTransaction, schema: Schema, spec: PartitionSpec, order: SortOrder | None = None
+) -> None:
+    """Make ``schema``, ``spec`` and ``order`` the table's as part of ``transaction``, before files are added.
+
+    ``order`` None: what the table declares stays.
 
     Both at once: neither the former spec need have its columns in the new schema, nor the new one in the former. Name
     mapping and metrics follow, so that no program writes bounds of what comes from keys and values. The commit fails if
@@ -192,6 +200,12 @@ def stage_schema(transaction: StagedTransaction, schema: Schema, spec: Partition
             updates += (AddPartitionSpecUpdate(spec=spec),)
         updates += (SetDefaultSpecUpdate.model_validate({"spec-id": spec.spec_id}),)
         requirements += (AssertDefaultSpecId.model_validate({"default-spec-id": metadata.default_spec_id}),)
+    if order is not None and order.order_id != metadata.default_sort_order_id:
+        if all(known.order_id != order.order_id for known in metadata.sort_orders):
+            updates += (AddSortOrderUpdate.model_validate({"sort-order": order}),)
+        updates += (SetDefaultSortOrderUpdate.model_validate({"sort-order-id": order.order_id}),)
+        known_id = {"default-sort-order-id": metadata.default_sort_order_id}
+        requirements += (AssertDefaultSortOrderId.model_validate(known_id),)
     if updates:
         transaction._apply(updates, requirements)
 

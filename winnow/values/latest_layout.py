@@ -1,4 +1,4 @@
-"""How the files of a typed table are laid out beside topic partitions: the terms of ``winnow.latest.partition_by``."""
+"""How the files of a typed table are laid out beside topic partitions: ``winnow.latest.partition_by``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from winnow.values.latest_order import SortTerm
 
 MAXIMUM_TERMS: Final = 4
 """Maximum terms of a layout: each multiplies the number of files."""
@@ -61,15 +63,29 @@ class PartitionTerm:
 
 @dataclass(frozen=True, slots=True)
 class TableLayout:
-    """How rows are distributed to files; without terms by topic partition alone."""
+    """How rows are distributed to files; without ``terms`` by topic partition alone.
+
+    ``order``: in which order they are in each; without it in that of offsets.
+    """
 
     terms: tuple[PartitionTerm, ...] = ()
+    order: tuple[SortTerm, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it names no column."""
+        return not self.terms and not self.order
+
+    @property
+    def order_text(self) -> str:
+        """The order as its topic key may say it."""
+        return ", ".join(map(str, self.order))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.terms))
 
     def list_columns(self) -> list[str]:
-        """List the columns that it names, each once."""
+        """List the columns by which it partitions, each once."""
         return list(dict.fromkeys(term.column for term in self.terms))
 
 

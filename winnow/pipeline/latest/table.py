@@ -304,8 +304,10 @@ def _find_base(
         return None, "the topic's strategy is another one"
     if shown.shape != wanted.shape:
         return None, "its columns are made in another way"
-    if has_rows and shown.layout != wanted.layout:
+    if has_rows and shown.layout.terms != wanted.layout.terms:
         return None, "its files are partitioned in another way"
+    if has_rows and shown.layout.order != wanted.layout.order:
+        return None, "its files are sorted in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_plans import PartitionUpdate, PartitionUpdatePlan
 from winnow.engine.latest_rows import RecordForm, TypedForm, find_root
 from winnow.engine.latest_update import write_part
 from winnow.engine.strategy_diff import RecordOrder
+from winnow.engine.task_resources import open_connection
 from winnow.errors import UsageError
 from winnow.files import storage
+from winnow.files.sorted_rows import RowSorter
 from winnow.log.head import Head
 from winnow.log.table_placement import TablePlacement
 from winnow.pipeline.installation import Installation
@@ -22,6 +24,7 @@ from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.topic_view import TopicView
 from winnow.planning.cleanable import PartitionLog
 from winnow.quality.latest_facts import NOTHING_UPDATED
+from winnow.schemas.row_maker import RowMaker
 from winnow.values.model import Segment
 
 LOCAL = "local"
@@ -106,8 +109,8 @@ class ChangeWriter:
         if self.placement is not None:
             if self.runner == SPARK:
                 raise UsageError(
-                    f"The table of the latest state of topic {self.view.log.topic} is partitioned by "
-                    f"{self.placement.layout}, and Spark does not write such a table.",
+                    f"The table of the latest state of topic {self.view.log.topic} is partitioned or "
+                    "sorted by columns, and Spark does not write such a table.",
                     left=NOTHING_UPDATED,
                     next=f"Update it in one process: winnow latest-table update {self.view.log.topic} --engine local",
                 )
@@ -122,7 +125,7 @@ class ChangeWriter:
         self, parts: Sequence[PartitionUpdatePlan], logs: Mapping[int, PartitionLog]
     ) -> list[PartitionUpdate]:
         maker = None if self.rows is None else self.rows.maker
-        form = RecordForm() if maker is None else TypedForm(maker.convert, maker.get_schema, placement=self.placement)
+        form = RecordForm() if maker is None else self._make_form(maker)
         updates: list[PartitionUpdate] = []
         topic = self.view.log.topic
         try:
@@ -137,6 +140,16 @@ class ChangeWriter:
             storage.delete_unreferenced(written, below=find_root(self.folder))
             raise
         return updates
+
+    def _make_form(self, maker: RowMaker) -> TypedForm:
+        form = TypedForm(maker.convert, maker.get_schema, placement=self.placement)
+        if self.placement is None or not self.placement.is_sorted:
+            return form
+        budget = self.installation.budget
+        sorter = RowSorter(
+            self.placement.list_sort_keys, maker.get_schema, lambda: open_connection(budget, ()), budget.spill_folder
+        )
+        return replace(form, sort=sorter.sort)
 
 
 def _get_extent(head: Head, segments: Mapping[int, tuple[Segment, ...]], partition: int) -> LogExtent:
