@@ -54,7 +54,7 @@ class ChangeApproval:
 def show_configuration(
     topic: str, head: Head, before: TopicConfig | None, after: TopicConfig, *, notices: tuple[str, ...] = ()
 ) -> ShownChange:
-    """Show a change of configuration. ``before`` None: what is in force contradicts itself, so it may remove anything."""
+    """Show a change of configuration. ``before`` None: what is in force contradicts itself."""
     present = dict(read_overrides(head.table.properties)) if before is None else dict(before.overrides)
     future = after.overrides
     names = sorted(name for name in {*present, *future} if present.get(name) != future.get(name))
