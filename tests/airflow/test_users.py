@@ -65,7 +65,7 @@ def test_change_that_can_remove_records_waits_for_another_user(
     assert answer(run, "vera", "Approve") == 403
     assert answer(run, LOGIN, "Approve") == 200
     assert real_airflow.wait("change_topics", run) == "failed"
-    assert "asked for it" in str(find_outcome(real_airflow, run))
+    assert "asked for it" in str(find_outcome(real_airflow, run)), real_airflow.last_words()
     run = ask()
     assert answer(run, "uma", "Reject") == 200
     assert real_airflow.wait("change_topics", run) == "success"
