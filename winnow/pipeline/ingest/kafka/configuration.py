@@ -134,12 +134,12 @@ def show_held(installation: Installation, topic: str) -> ShownChange:
     head = log.newest_head()
     record = read_kafka_record(head.table.properties)
     held = {name: each.setting for name, each in record.items() if each.held}
-    decided = _decide(log, head, held, TakingRules(takes=True, accepts=True))
+    decided = _decide_taking(log, head, held, TakingRules(takes=True, accepts=True))
     effects = _describe_effects(installation, log, decided.before, decided.decision.overrides)
     return _show(log, head, decided, notices=effects)
 
 
-def _decide(log: TopicLog, head: Head, kafka: Mapping[str, SourceSetting], rules: TakingRules) -> _Decided:
+def _decide_taking(log: TopicLog, head: Head, kafka: Mapping[str, SourceSetting], rules: TakingRules) -> _Decided:
     before, record = log.config(head), read_kafka_record(head.table.properties)
     return _Decided(before, record, decide_configuration(before, record, kafka, parse=log.parse, rules=rules))
 
@@ -161,11 +161,11 @@ def _take(
 
     def build(head: Head) -> Change:
         # Decided anew after each conflict: a person may have set a key meanwhile.
-        made[:] = [_decide(log, head, kafka, rules)]
+        made[:] = [_decide_taking(log, head, kafka, rules)]
         require_second_person(installation, _show(log, head, made[0]), approval)
         return _build_change(head, made[0].decision)
 
-    decided = _decide(log, log.newest_head(), kafka, rules)
+    decided = _decide_taking(log, log.newest_head(), kafka, rules)
     if decided.changes:
         committed = log.commit(build)
         decided = made[0]
