@@ -1,16 +1,14 @@
-"""DAG change_topics: creates topics, changes their configuration, adds partitions, undoes ingest calls and runs."""
+"""DAG change_topics: creates topics, changes their configuration, adds partitions, deletes records, undoes."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import Any, cast
-
 from airflow.sdk import DAG, Param, get_current_context, task
 
-from winnow_airflow import outcomes, params, pool_checks, topic_rights
-from winnow_airflow.assets import COMPACTED, build_undo_event, topic_asset
+from winnow_airflow import params, pool_checks
+from winnow_airflow.assets import COMPACTED
 from winnow_airflow.task_defaults import COMMIT_POOL, DEFAULT_ARGS, START, TAGS, make_dag_arguments
-from winnow_airflow.tasks import task_start, topic_changes
+from winnow_airflow.tasks import topic_changes
+from winnow_airflow.tasks.second_person import ChangeTopicOperator
 from winnow_airflow.xcom_values import TOPIC_PATTERN
 
 DOC = """
@@ -32,9 +30,15 @@ effect. Deleting a topic takes a shell: `winnow topics delete`.
 | `partitions` | how many partitions the topic has afterwards |
 | `ingest_id` | the call, as `winnow ingest list` and the page name it |
 | `change_id` | the plan of a run, or a deletion of records, as `winnow undo --list` and the page name it |
+| `before_offsets` | for **delete_records**: the new log start by partition, `{"0": 1500}` |
 | `only_partitions` | for undo: these alone; none: all that it changed |
 | `and_later` | for undo: also take back later runs that worked on its result, in the same commit |
 | `reason` | why; kept in the audit log |
+
+With the setting `change.approvals` = 2 a change after which runs can remove records for good (retention, policy,
+strategy, tombstones, a raised log start) waits until another user approves it under *Required Actions*. Whoever asked
+cannot approve it, nor can who may not act for the topic's owner; and if the configuration changes meanwhile, the
+approval is void. A run waits as long as DAG runs may, three days.
 
 An undo sends the event of the topic's asset, with `operation` `undo` and `records_restored`: readers have to know that
 records came back.
@@ -47,27 +51,12 @@ def check_pools() -> None:
     pool_checks.require_pools(get_current_context())
 
 
-@task(pool=COMMIT_POOL, execution_timeout=timedelta(minutes=30), outlets=[COMPACTED])
-def change() -> str:
-    """Changes the topic in one commit, and returns a sentence about what changed; an undo sends its asset event."""
-    context: Any = get_current_context()
-    with outcomes.push_failure(context), task_start.open_task_installation(context) as installation:
-        topic_rights.require_right(installation, context, [context["params"]["topic"]])
-        wanted = cast("topic_changes.TopicChange", dict(context["params"]))
-        done = topic_changes.change_topic(installation, wanted, is_first_try=context["ti"].try_number <= 1)
-    if done.undone is not None:
-        report, mark = done.undone
-        context["outlet_events"][COMPACTED].add(topic_asset(report.topic), extra=build_undo_event(report, mark))
-    outcomes.push_sentences(context, wanted["topic"], [done.text])
-    return done.text
-
-
 with DAG(
     **make_dag_arguments("change_topics"),
     schedule=None,
     start_date=START,
     catchup=False,
-    max_active_runs=16,
+    max_active_runs=64,  # those that wait for a second person count
     default_args=DEFAULT_ARGS,
     tags=TAGS,
     doc_md=DOC,
@@ -78,7 +67,7 @@ with DAG(
             enum=list(topic_changes.ACTIONS),
             title="Action",
             description="Change the configuration, create a topic, add partitions, undo an ingest call, accept a "
-            "configuration of Kafka's that waits, or undo a run or a deletion of records.",
+            "configuration of Kafka's that waits, undo a run or a deletion of records, or delete records.",
         ),
         "topic": Param(type="string", pattern=TOPIC_PATTERN, minLength=1, title="Topic", description="The topic."),
         "config": Param(
@@ -134,7 +123,20 @@ with DAG(
             title="And later runs",
             description="For undo: also take back later runs that worked on its result.",
         ),
+        "before_offsets": Param(
+            {},
+            type="object",
+            propertyNames={"pattern": "^[0-9]{1,9}$"},
+            additionalProperties={"type": "integer", "minimum": 0},
+            title="Before offsets",
+            description='For delete_records: the new log start by partition: {"0": 1500}',
+        ),
         "reason": params.build_reason("Reason", "Why; kept in the audit log."),
     },
 ) as change_topics:
-    check_pools() >> change()
+    check_pools() >> ChangeTopicOperator(
+        task_id="change",
+        pool=COMMIT_POOL,
+        outlets=[COMPACTED],
+        doc_md="Changes the topic in one commit, once another user has approved it where that takes two persons.",
+    )

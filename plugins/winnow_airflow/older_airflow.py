@@ -40,6 +40,11 @@ except ImportError:  # before 3.2
         AirflowTaskTimeout,
     )
 
+try:
+    from airflow.sdk.exceptions import TaskAwaitingInput as TaskWaiting
+except ImportError:  # before 3.3, where the triggerer waits
+    from airflow.exceptions import TaskDeferred as TaskWaiting  # type: ignore[assignment]
+
 from winnow.errors import (
     BadInputError,
     KeptVersionsError,
@@ -59,6 +64,7 @@ __all__ = [
     "AirflowTaskTimeout",
     "CronTriggerTimetable",
     "DeltaTriggerTimetable",
+    "TaskWaiting",
     "fail_without_retries",
     "get_airflow_conf",
     "get_dag_bag_class",

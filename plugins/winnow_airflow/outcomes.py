@@ -24,10 +24,13 @@ MAXIMUM_OUTCOMES = 20
 
 
 class TopicOutcome(TypedDict):
-    """What came of a topic. ``topic`` empty: of all. ``plan_id``: of the run that is meant, ours or another's."""
+    """What came of a topic. ``topic`` empty: of all. ``plan_id``: of the run that is meant, ours or another's.
+
+    ``waiting``: nothing came of it yet; a later sentence takes the place of this one.
+    """
 
     topic: str
-    kind: Literal["done", "idle", "left", "failed"]
+    kind: Literal["done", "idle", "left", "failed", "waiting"]
     text: str
     plan_id: str | None
 

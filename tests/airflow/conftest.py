@@ -67,6 +67,8 @@ def airflow_of_the_session(webhook: Posted, tmp_path_factory: pytest.TempPathFac
     variables = {
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
         "WINNOW_SPARK__MASTER": "local[1]",
+        "WINNOW_CHANGE__APPROVALS": "2",
+        "AIRFLOW__WORKERS__SOCKET_CLEANUP_TIMEOUT": "1",
         "WINNOW_ALERT__WEBHOOK": webhook.url,
         "WINNOW_PAGE__RECORD_READERS": LOGIN,
     }

@@ -38,6 +38,7 @@ NOTHING: dict[str, Any] = {
     "change_id": None,
     "only_partitions": [],
     "and_later": False,
+    "before_offsets": {},
     "reason": "because",
 }
 

@@ -36,6 +36,7 @@ from tests.mutants.readers import READERS
 from tests.mutants.recognition import RECOGNITION
 from tests.mutants.recovery import RECOVERY
 from tests.mutants.schemas import SCHEMAS
+from tests.mutants.second_person import SECOND_PERSON
 from tests.mutants.typed_columns import TYPED_COLUMNS
 from tests.mutants.typed_table import TYPED_TABLE
 from tests.mutants.undo import UNDO
@@ -54,6 +55,7 @@ MUTANTS = (
     *INTEGRITY,
     *MAINTENANCE,
     *UNDO,
+    *SECOND_PERSON,
     *ERASE,
     *ERASE_APPROVAL,
     *ERASE_ARRIVALS,

@@ -363,6 +363,8 @@ roots = ["s3://privacy/requests"]
 approvals = 2
 shell_approval = true
 trust_bucket_deletes = true
+[change]
+approvals = 2
 [kafka]
 "log.retention.hours" = 168
 """

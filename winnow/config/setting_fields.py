@@ -439,6 +439,18 @@ class EraseSettings(_Frozen):
     )
 
 
+class ChangeSettings(_Frozen):
+    """Who changes topics, where that can remove records for good."""
+
+    approvals: Approvals = describe_setting(
+        "How many persons a change of a topic takes after which runs can remove records for good (retention, "
+        "`cleanup.policy`, the strategy, tombstones, a raised log start), 1 or 2. With 2, the DAG `change_topics` "
+        "waits until another user approves it in Airflow, and a shell refuses it.",
+        default=1,
+        example="approvals = 2",
+    )
+
+
 class AirflowSettings(_Frozen):
     """How this installation's DAGs are named in Airflow."""
 
@@ -575,6 +587,7 @@ class SettingFields(BaseSettings):
     page: PageSettings = Field(default_factory=PageSettings)
     latest: LatestSettings = Field(default_factory=LatestSettings)
     erase: EraseSettings
+    change: ChangeSettings = Field(default_factory=ChangeSettings)
     airflow: AirflowSettings = Field(default_factory=AirflowSettings)
     lease_ms: Count = describe_setting("How long a lease on a topic lasts without renewal, in ms.", default=3_600_000)
     owners: dict[str, str] = describe_setting(

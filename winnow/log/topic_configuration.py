@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,14 +43,21 @@ def add_partitions(log: TopicLog, count: int, *, now_ms: int) -> Committed:
     return log.commit(change)
 
 
-def set_config(log: TopicLog, changes: dict[str, str], deletions: Sequence[str]) -> Committed:
+def set_config(
+    log: TopicLog,
+    changes: dict[str, str],
+    deletions: Sequence[str],
+    *,
+    check: Callable[[Head], None] = lambda _: None,
+) -> Committed:
     """Change topic configuration: table properties, in a snapshot without files.
 
     It makes a snapshot, so that a publish that read the old configuration conflicts and reads it again. Keys that
-    a person changes no longer count as taken from Kafka.
+    a person changes no longer count as taken from Kafka. ``check`` raises for a head that the change must not follow.
     """
 
     def change(head: Head) -> Change:
+        check(head)
         recorded.check_recorded(
             log.topic, head.state.configuration, head.table.properties, head.table.metadata_location
         )
@@ -71,16 +78,25 @@ def set_config(log: TopicLog, changes: dict[str, str], deletions: Sequence[str])
     return log.commit(change)
 
 
-def accept_config(log: TopicLog, changes: Mapping[str, str], deletions: Sequence[str], *, now_ms: int) -> Committed:
+def accept_config(
+    log: TopicLog,
+    changes: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    now_ms: int,
+    check: Callable[[Head], None] = lambda _: None,
+) -> Committed:
     """Accept the configuration in the table's properties, with ``changes`` to it, as this topic's.
 
     Partitions cannot be removed: if the properties name fewer than there are, or no number, the number stays.
+    ``check`` raises for a head that the change must not follow.
 
     Raises:
         ConfigurationError: the configuration would not be valid.
     """
 
     def change(head: Head) -> Change:
+        check(head)
         present = {**head.table.properties, **changes}
         log.parse({key: text for key, text in read_overrides(present).items() if key not in deletions})
         before = len(head.state.partitions)

@@ -15,6 +15,7 @@ from winnow.pipeline.explain.explain import Explanation, explain_compaction, exp
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.monitor.metrics import compute_forecast, load_deadlines
 from winnow.pipeline.topics.definition import preview_config
+from winnow.pipeline.topics.second_person import takes_second_person
 from winnow.report.receipts import explain_reason
 
 MAXIMUM_PARTITIONS: Final = 200
@@ -73,7 +74,8 @@ def forecast(installation: Installation, topic: str, parameters: Parameters) -> 
 def preview(installation: Installation, topic: str, parameters: Parameters) -> Answer:
     """Check a change of configuration as ``winnow topics alter`` does, and show what it changes; changes nothing.
 
-    ``error``: why the change is refused; then there is no ``before`` and ``after``.
+    ``error``: why the change is refused; then there is no ``before`` and ``after``. ``takes_second_person``: whether it
+    waits for another user's approval.
 
     Parameters: ``config``, a map of texts to set, and ``reset``, names that go back to their default.
     """
@@ -89,7 +91,8 @@ def preview(installation: Installation, topic: str, parameters: Parameters) -> A
         "topic": topic,
         "error": None,
         "changes": list(_list_changes(found.before.config, found.after.config)),
-        "notices": list(found.notices),
+        "notices": list(found.shown.notices),
+        "takes_second_person": takes_second_person(installation, found.shown),
         "before": describe_explanation(explain_view(installation, found.before, as_of_ms=as_of_ms)),
         "after": describe_explanation(explain_view(installation, found.after, as_of_ms=as_of_ms)),
     }

@@ -1,4 +1,4 @@
-"""Steps of the DAG change_topics: create a topic, change or accept its configuration, add partitions, undo.
+"""Steps of the DAG change_topics: create a topic, change or accept its configuration, delete records, undo.
 
 Each is one commit and may run again: what is as wanted already is left alone, and said.
 """
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from winnow.pipeline.installation import Installation
     from winnow.pipeline.monitor.watermark import Watermark
     from winnow.pipeline.topics.definition import TopicDescription
+    from winnow.pipeline.topics.second_person import ChangeApproval, ShownChange
     from winnow.pipeline.undo.undo import UndoReport
 
 log = logging.getLogger("airflow.task")
 
 CREATE, ALTER, ADD_PARTITIONS, UNDO_INGEST = "create", "alter", "add_partitions", "undo_ingest"
-ACCEPT_KAFKA_CONFIG, UNDO = "accept_kafka_config", "undo"
-ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG, UNDO)
+ACCEPT_KAFKA_CONFIG, UNDO, DELETE_RECORDS = "accept_kafka_config", "undo", "delete_records"
+ACTIONS = (ALTER, CREATE, ADD_PARTITIONS, UNDO_INGEST, ACCEPT_KAFKA_CONFIG, UNDO, DELETE_RECORDS)
 MAXIMUM_PARTITIONS_NAMED = 5
 
 
@@ -32,7 +33,8 @@ class TopicChange(TypedDict):
 
     ``config``: keys to set. ``reset``: keys to set back to their defaults. ``expected``: the values that somebody saw
     who decided on the change, None for a key that was not set; empty: whatever they are. ``change_id``: what is undone,
-    in ``only_partitions`` (none: all of it), with what came after it if ``and_later``.
+    in ``only_partitions`` (none: all of it), with what came after it if ``and_later``. ``before_offsets``: the new log
+    start by partition.
     """
 
     action: str
@@ -45,6 +47,7 @@ class TopicChange(TypedDict):
     change_id: str | None
     only_partitions: list[int]
     and_later: bool
+    before_offsets: dict[str, int]
     reason: str
 
 
@@ -56,8 +59,43 @@ class TopicChanged:
     undone: tuple[UndoReport, Watermark] | None = None
 
 
-def change_topic(installation: Installation, change: TopicChange, *, is_first_try: bool = True) -> TopicChanged:
+def find_shown_change(installation: Installation, change: TopicChange) -> ShownChange | None:
+    """Find what the second person has to be shown; None: the change takes nobody else, or was made already.
+
+    Raises:
+        UsageError, ConfigurationError: as :func:`change_topic`.
+    """
+    from winnow.pipeline.admin.delete_records import show_deletion
+    from winnow.pipeline.ingest.kafka.configuration import show_held
+    from winnow.pipeline.topics.definition import preview_config
+    from winnow.pipeline.topics.second_person import takes_second_person
+
+    topic, action = change["topic"], change["action"]
+    if action == ALTER:
+        config, reset, present = _read_alteration(installation, change)
+        if _is_as_wanted(config, reset, present):
+            return None
+        _require_expected(topic, present, change["expected"])
+        shown = preview_config(installation, topic, config, [key for key in reset if key in present]).shown
+    elif action == ACCEPT_KAFKA_CONFIG and _waits(installation, topic):
+        shown = show_held(installation, topic)
+    elif action == DELETE_RECORDS:
+        shown = show_deletion(installation, topic, _read_offsets(change))
+    else:
+        return None
+    return shown if takes_second_person(installation, shown) else None
+
+
+def change_topic(
+    installation: Installation,
+    change: TopicChange,
+    *,
+    is_first_try: bool = True,
+    approval: ChangeApproval | None = None,
+) -> TopicChanged:
     """Carry out ``change`` in one commit; return what was done, with what it will remove. Repeating it has no effect.
+
+    ``approval``: by the second person, where the change takes one.
 
     A second try that finds its undo made tells readers of it, since Airflow sends no event from a task that was killed.
 
@@ -69,16 +107,13 @@ def change_topic(installation: Installation, change: TopicChange, *, is_first_tr
     from winnow.config.units import convert_units
 
     change = {**change, "config": convert_units(change["config"])}
-    steps = {
-        CREATE: _create_topic,
-        ALTER: _alter_configuration,
-        ADD_PARTITIONS: _add_partitions,
-        UNDO_INGEST: _undo_ingest,
-        ACCEPT_KAFKA_CONFIG: _accept_kafka_config,
-    }
+    steps = {CREATE: _create_topic, ADD_PARTITIONS: _add_partitions, UNDO_INGEST: _undo_ingest}
+    grave = {ALTER: _alter_configuration, ACCEPT_KAFKA_CONFIG: _accept_kafka_config, DELETE_RECORDS: _delete_records}
     step = steps.get(change["action"])
     if change["action"] == UNDO:
         done = _undo_change(installation, change, is_first_try=is_first_try)
+    elif change["action"] in grave:
+        done = TopicChanged(grave[change["action"]](installation, change, approval))
     elif step is not None:
         done = TopicChanged(step(installation, change))
     else:
@@ -112,17 +147,31 @@ def _create_topic(installation: Installation, change: TopicChange) -> str:
     return _join(f"Created {topic} with {format_count(partitions, 'partition')}.", made.notices)
 
 
-def _alter_configuration(installation: Installation, change: TopicChange) -> str:
-    from winnow.pipeline.topics.definition import alter_topic
+def _read_alteration(
+    installation: Installation, change: TopicChange
+) -> tuple[dict[str, str], list[str], dict[str, str]]:
+    """Read the keys to set, those to reset, and what the topic sets."""
+    from winnow.config.units import convert_units
 
-    topic, config, reset = change["topic"], change["config"], change["reset"]
+    topic, config, reset = change["topic"], convert_units(change["config"]), change["reset"]
     if not config and not reset:
         raise UsageError(f"Nothing of {topic} was changed: name keys to set in config, or to reset.")
-    present = _read_overrides(installation, topic)
-    if all(present.get(key) == value for key, value in config.items()) and not set(reset) & set(present):
+    return config, reset, _read_overrides(installation, topic)
+
+
+def _is_as_wanted(config: Mapping[str, str], reset: Sequence[str], present: Mapping[str, str]) -> bool:
+    return all(present.get(key) == value for key, value in config.items()) and not set(reset) & set(present)
+
+
+def _alter_configuration(installation: Installation, change: TopicChange, approval: ChangeApproval | None) -> str:
+    from winnow.pipeline.topics.definition import alter_topic
+
+    topic = change["topic"]
+    config, reset, present = _read_alteration(installation, change)
+    if _is_as_wanted(config, reset, present):
         return f"Nothing was changed: {topic} has this configuration already."
     _require_expected(topic, present, change["expected"])
-    done = alter_topic(installation, topic, config, [key for key in reset if key in present])
+    done = alter_topic(installation, topic, config, [key for key in reset if key in present], approval=approval)
     names = ", ".join(sorted({*config, *reset}))
     return _join(f"Changed {names} of {topic}.", done.notices)
 
@@ -194,16 +243,46 @@ def _tell_undo(report: UndoReport) -> str:
     )
 
 
-def _accept_kafka_config(installation: Installation, change: TopicChange) -> str:
+def _waits(installation: Installation, topic: str) -> bool:
     from winnow.log.recorded_configuration import read_kafka_record
+
+    record = read_kafka_record(installation.log.open(topic).head().table.properties)
+    return any(each.held for each in record.values())
+
+
+def _accept_kafka_config(installation: Installation, change: TopicChange, approval: ChangeApproval | None) -> str:
     from winnow.pipeline.ingest.kafka.configuration import accept_held
 
     topic, expected = change["topic"], change["expected"]
-    record = read_kafka_record(installation.log.open(topic).head().table.properties)
-    if not any(each.held for each in record.values()):
+    if not _waits(installation, topic):
         return f"Nothing was changed: no change of configuration at Kafka waits for {topic}."
     values = {key: value for key, value in expected.items() if value is not None}
-    return _join(f"Accepted what waited for {topic}.", accept_held(installation, topic, values or None))
+    return _join(
+        f"Accepted what waited for {topic}.", accept_held(installation, topic, values or None, approval=approval)
+    )
+
+
+def _read_offsets(change: TopicChange) -> dict[int, int]:
+    offsets = {int(number): offset for number, offset in change["before_offsets"].items()}
+    if not offsets:
+        raise UsageError(f"Nothing of {change['topic']} was changed: give the new log starts in before_offsets.")
+    return offsets
+
+
+def _delete_records(installation: Installation, change: TopicChange, approval: ChangeApproval | None) -> str:
+    from winnow.pipeline.admin.delete_records import delete_records, describe_caution
+
+    topic = change["topic"]
+    rows = delete_records(installation, topic, _read_offsets(change), approval=approval)
+    change_id = next((row.change_id for row in rows if row.change_id is not None), None)
+    if change_id is None:
+        return f"Nothing was changed: the log of {topic} begins there already, or later."
+    starts = [f"{topic}-{row.partition} begins at {row.log_start_offset:,}" for row in rows]
+    named = join_first(starts, MAXIMUM_PARTITIONS_NAMED, ", ", last=" and ")
+    records = format_count(sum(row.at_most_records for row in rows), "record")
+    caution = describe_caution(installation.log.open(topic).config())
+    done = f"Deleted at most {records}: {named}. To take it back, while the files are there: winnow undo {change_id}"
+    return _join(done, [caution] if caution else [])
 
 
 def _require_partitions(change: TopicChange) -> int:

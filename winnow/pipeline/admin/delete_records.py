@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.errors import UsageError
+from winnow.log.head import Head
 from winnow.log.reference_chains import count_receipts
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.marks import select_partitions
+from winnow.pipeline.topics.second_person import (
+    ChangeApproval,
+    ShownChange,
+    describe_approval,
+    require_second_person,
+    show_values,
+)
 from winnow.pipeline.topics.state_change import change_states
 from winnow.pipeline.undo.changes import make_deletion_name
 from winnow.store.audit import AuditAction
@@ -47,12 +55,17 @@ class DeletedRecords:
     change_id: str | None = None
 
 
-def delete_records(installation: Installation, topic: str, before: Mapping[int, int]) -> tuple[DeletedRecords, ...]:
+def delete_records(
+    installation: Installation, topic: str, before: Mapping[int, int], *, approval: ChangeApproval | None = None
+) -> tuple[DeletedRecords, ...]:
     """Make the records below ``before[partition]`` unreadable; a log start is never lowered. Repeatable.
 
+    ``approval``: by the second person, where it takes one.
+
     Raises:
-        UsageError: the policy is compact only (Kafka's POLICY_VIOLATION), there is no such partition, or an offset is
-            beyond the log end (OFFSET_OUT_OF_RANGE). Nothing was changed.
+        UsageError: the policy is compact only (Kafka's POLICY_VIOLATION), there is no such partition, an offset is
+            beyond the log end (OFFSET_OUT_OF_RANGE), or it takes a second person, who did not approve it. Nothing was
+            changed.
     """
     log = installation.log.open(topic)
     head = log.newest_head()
@@ -70,7 +83,7 @@ def delete_records(installation: Installation, topic: str, before: Mapping[int, 
     at_ms = installation.now_ms()
 
     def change(state: TopicState) -> dict[int, PartitionState]:
-        select_partitions(topic, state, before)
+        require_second_person(installation, _show(topic, head, state, before), approval)
         moved: dict[int, PartitionState] = {}
         for partition, offset in sorted(before.items()):
             current = state.partitions[partition]
@@ -95,8 +108,30 @@ def delete_records(installation: Installation, topic: str, before: Mapping[int, 
     _, changed = change_states(installation, topic, change, operation="delete-records", note=note)
     if changed:
         starts = [f"{topic}-{each.partition} below {each.log_start_offset:,}" for each in results.values()]
-        record_action(installation, AuditAction.DELETE_RECORDS, topic, detail=", ".join(starts))
+        details = [*starts, *describe_approval(approval)]
+        record_action(installation, AuditAction.DELETE_RECORDS, topic, detail=", ".join(details))
     return tuple(results[partition] for partition in sorted(results))
+
+
+def show_deletion(installation: Installation, topic: str, before: Mapping[int, int]) -> ShownChange:
+    """Show what raising log starts would change, as a second person sees it.
+
+    Raises:
+        UsageError: there is no such partition, or an offset is beyond the log end.
+    """
+    head = installation.log.open(topic).newest_head()
+    return _show(topic, head, head.state, before)
+
+
+def _show(topic: str, head: Head, state: TopicState, before: Mapping[int, int]) -> ShownChange:
+    select_partitions(topic, state, before)
+    values: dict[str, tuple[str | None, str | None]] = {}
+    for number, offset in sorted(before.items()):
+        current = state.partitions[number]
+        start = _compute_log_start(f"{topic}-{number}", current, offset)
+        if start > current.log_start_offset:
+            values[f"{topic}-{number}"] = (str(current.log_start_offset), str(start))
+    return show_values(topic, head, values, removes=bool(values))
 
 
 def describe_caution(config: TopicConfig) -> str | None:

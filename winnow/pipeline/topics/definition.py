@@ -18,6 +18,13 @@ from winnow.pipeline.topics.audit import record_action, record_creation
 from winnow.pipeline.topics.consequences import describe_consequences
 from winnow.pipeline.topics.marks import release_marks
 from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.second_person import (
+    ChangeApproval,
+    ShownChange,
+    describe_approval,
+    require_second_person,
+    show_configuration,
+)
 from winnow.pipeline.topics.topic_view import TopicView, build_rules, load_partition_logs, load_topic_view
 from winnow.store.audit import AuditAction
 from winnow.store.source_states import SourceState
@@ -123,6 +130,7 @@ def alter_topic(
     *,
     partitions: int | None = None,
     accept_present: bool = False,
+    approval: ChangeApproval | None = None,
 ) -> TopicDescription:
     """Change topic configuration, and add ``partitions``; notices describe the effect.
 
@@ -130,22 +138,26 @@ def alter_topic(
     partitions: the cause of their failure may be gone.
 
     ``accept_present``: accept the table's current properties, with the changes of this call; without it a topic whose
-    properties another tool changed is an error.
+    properties another tool changed is an error. ``approval``: by the second person, where the change takes one.
 
     Raises:
         ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
             partitions already.
         ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
+        UsageError: the change takes a second person, who did not approve it, or approved another one.
     """
     log = installation.log.open(name)
     head = log.newest_head()
     after = _parse_changed_config(log, head, changes, deletions)
-    try:
-        before = _load_committed_config(log, head) if accept_present else log.config(head)
-    except ConfigurationError:
-        before = None  # a default of the installation contradicts the topic; this call repairs it
+    before = _find_config_before(log, head, accept_present=accept_present)
+
+    def check(found: Head) -> None:
+        shown = _show_change(log, found, changes, deletions, accept_present=accept_present)
+        require_second_person(installation, shown, approval)
+
+    check(head)  # before partitions are added
     if accept_present:
-        accepted = accept_config(log, dict(changes), list(deletions), now_ms=installation.now_ms())
+        accepted = accept_config(log, dict(changes), list(deletions), now_ms=installation.now_ms(), check=check)
         installation.store.projection.record_states(
             name, accepted.state.partitions, installation.now_ms(), table_uuid=accepted.head.table_uuid
         )
@@ -157,11 +169,12 @@ def alter_topic(
         record_action(installation, AuditAction.ADD_PARTITIONS, name, detail=f"{partitions:,} partitions")
     notices: tuple[str, ...] = ()
     if (changes or deletions) and not accept_present:
-        set_config(log, dict(changes), list(deletions))
+        set_config(log, dict(changes), list(deletions), check=check)
     if changes or deletions or accept_present:
         keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
         accepted_too = ["accepted what another tool changed"] if accept_present else []
-        record_action(installation, AuditAction.ALTER, name, detail=", ".join([*keys, *accepted_too]))
+        details = [*keys, *accepted_too, *describe_approval(approval)]
+        record_action(installation, AuditAction.ALTER, name, detail=", ".join(details))
         logs = load_partition_logs(log, log.head())
         notices = describe_consequences(logs, before or after, after, now_ms=installation.now_ms())
     if after != before:
@@ -169,6 +182,21 @@ def alter_topic(
     else:
         refresh_overview(installation, name)
     return describe_topic(installation, name, notices=notices)
+
+
+def _find_config_before(log: TopicLog, head: Head, *, accept_present: bool) -> TopicConfig | None:
+    """Find what is in force; None: a default of the installation contradicts the topic, and a change repairs it."""
+    try:
+        return _load_committed_config(log, head) if accept_present else log.config(head)
+    except ConfigurationError:
+        return None
+
+
+def _show_change(
+    log: TopicLog, head: Head, changes: Mapping[str, str], deletions: Sequence[str], *, accept_present: bool
+) -> ShownChange:
+    before = _find_config_before(log, head, accept_present=accept_present)
+    return show_configuration(log.topic, head, before, _parse_changed_config(log, head, changes, deletions))
 
 
 def _parse_changed_config(
@@ -186,11 +214,14 @@ def _parse_changed_config(
 
 @dataclass(frozen=True, slots=True)
 class ConfigPreview:
-    """What a change of topic configuration would do. ``before`` and ``after``: the topic with either configuration."""
+    """What a change of topic configuration would do. ``before`` and ``after``: the topic with either configuration.
+
+    ``shown``: as a second person sees it.
+    """
 
     before: TopicView
     after: TopicView
-    notices: tuple[str, ...]
+    shown: ShownChange
 
 
 def preview_config(
@@ -205,7 +236,7 @@ def preview_config(
     config = _parse_changed_config(view.log, view.head, changes, deletions)
     after = replace(view, config=config, rules=build_rules(config))
     notices = describe_consequences(view.partitions, view.config, config, now_ms=view.now_ms)
-    return ConfigPreview(view, after, notices)
+    return ConfigPreview(view, after, show_configuration(name, view.head, view.config, config, notices=notices))
 
 
 def _release_marks(installation: Installation, name: str) -> tuple[str, ...]:

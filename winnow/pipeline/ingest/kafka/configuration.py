@@ -29,6 +29,13 @@ from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.consequences import describe_consequences
 from winnow.pipeline.topics.marks import release_marks
 from winnow.pipeline.topics.overview import refresh_overview
+from winnow.pipeline.topics.second_person import (
+    ChangeApproval,
+    ShownChange,
+    describe_approval,
+    require_second_person,
+    show_configuration,
+)
 from winnow.pipeline.topics.topic_view import load_partition_logs
 from winnow.planning.kafka_configuration import (
     ConfigurationDecision,
@@ -85,16 +92,23 @@ def follow_configuration(
     return _take(installation, log, found.name, found.settings, rules) if found.settings else []
 
 
-def accept_held(installation: Installation, topic: str, expected: Mapping[str, str] | None = None) -> list[str]:
+def accept_held(
+    installation: Installation,
+    topic: str,
+    expected: Mapping[str, str] | None = None,
+    *,
+    approval: ChangeApproval | None = None,
+) -> list[str]:
     """Take the changes at Kafka that are held, as they were last seen there; asks no broker. Return notices.
 
     Args:
         installation: the installation.
         topic: the topic here.
         expected: the values that somebody saw who decided on it; None: those that are recorded.
+        approval: by the second person, where it takes one.
 
     Raises:
-        UsageError: nothing is held, or not these values. Nothing was changed.
+        UsageError: nothing is held, or not these values, or a second person did not approve it. Nothing was changed.
         ForeignConfigurationError: another tool changed the table's properties.
     """
     log = installation.log.open(topic)
@@ -111,29 +125,52 @@ def accept_held(installation: Installation, topic: str, expected: Mapping[str, s
             f"Nothing of {topic} was changed: other values wait than those that you saw.",
             next=f"See them and decide anew: winnow topics describe {topic}",
         )
-    return _take(installation, log, topic, held, TakingRules(takes=True, accepts=True))
+    return _take(installation, log, topic, held, TakingRules(takes=True, accepts=True), approval)
+
+
+def show_held(installation: Installation, topic: str) -> ShownChange:
+    """Show what taking the held changes would do, as a second person sees it."""
+    log = installation.log.open(topic)
+    head = log.newest_head()
+    record = read_kafka_record(head.table.properties)
+    held = {name: each.setting for name, each in record.items() if each.held}
+    decided = _decide_taking(log, head, held, TakingRules(takes=True, accepts=True))
+    effects = _describe_effects(installation, log, decided.before, decided.decision.overrides)
+    return _show(log, head, decided, notices=effects)
+
+
+def _decide_taking(log: TopicLog, head: Head, kafka: Mapping[str, SourceSetting], rules: TakingRules) -> _Decided:
+    before, record = log.config(head), read_kafka_record(head.table.properties)
+    return _Decided(before, record, decide_configuration(before, record, kafka, parse=log.parse, rules=rules))
+
+
+def _show(log: TopicLog, head: Head, decided: _Decided, *, notices: tuple[str, ...] = ()) -> ShownChange:
+    after = log.parse(decided.decision.overrides)
+    return show_configuration(log.topic, head, decided.before, after, notices=notices)
 
 
 def _take(
-    installation: Installation, log: TopicLog, source_topic: str, kafka: Mapping[str, SourceSetting], rules: TakingRules
+    installation: Installation,
+    log: TopicLog,
+    source_topic: str,
+    kafka: Mapping[str, SourceSetting],
+    rules: TakingRules,
+    approval: ChangeApproval | None = None,
 ) -> list[str]:
-    def decide(head: Head) -> _Decided:
-        before, record = log.config(head), read_kafka_record(head.table.properties)
-        return _Decided(before, record, decide_configuration(before, record, kafka, parse=log.parse, rules=rules))
-
     made: list[_Decided] = []
 
     def build(head: Head) -> Change:
         # Decided anew after each conflict: a person may have set a key meanwhile.
-        made[:] = [decide(head)]
+        made[:] = [_decide_taking(log, head, kafka, rules)]
+        require_second_person(installation, _show(log, head, made[0]), approval)
         return _build_change(head, made[0].decision)
 
-    decided = decide(log.newest_head())
+    decided = _decide_taking(log, log.newest_head(), kafka, rules)
     if decided.changes:
         committed = log.commit(build)
         decided = made[0]
         refresh_overview(installation, log.topic, committed.head)
-    notices = _report_taken(installation, log, source_topic, decided, rules) if decided.decision.taken else []
+    notices = _report_taken(installation, log, source_topic, decided, rules, approval) if decided.decision.taken else []
     notices += _report_held(installation, log, source_topic, decided)
     notices += [
         _describe_difference(each)
@@ -173,7 +210,12 @@ def _build_change(head: Head, decision: ConfigurationDecision) -> Change:
 
 
 def _report_taken(
-    installation: Installation, log: TopicLog, source_topic: str, decided: _Decided, rules: TakingRules
+    installation: Installation,
+    log: TopicLog,
+    source_topic: str,
+    decided: _Decided,
+    rules: TakingRules,
+    approval: ChangeApproval | None,
 ) -> list[str]:
     """Release marks, audit what was taken, and describe it."""
     decision = decided.decision
@@ -184,9 +226,8 @@ def _report_taken(
         for each in decision.taken
     )
     accepted = " (accepted by a person)" if rules.accepts or rules.accepted_keys else ""
-    record_action(
-        installation, AuditAction.ALTER, log.topic, detail=f"from Kafka's {source_topic}: {changes}{accepted}"
-    )
+    detail = ", ".join([f"from Kafka's {source_topic}: {changes}{accepted}", *describe_approval(approval)])
+    record_action(installation, AuditAction.ALTER, log.topic, detail=detail)
     effects = _describe_effects(installation, log, decided.before, decision.overrides)
     effects = effects or (f"What the next run removes because of it: winnow explain {log.topic}",)
     return [f"Taken over from Kafka's {source_topic}: {changes}. {' '.join(effects)}"]

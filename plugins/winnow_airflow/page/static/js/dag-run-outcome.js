@@ -9,7 +9,7 @@ import { buildHash } from "./router.js";
 
 const OUTCOME_KEY = "outcome";
 const MAXIMUM_TASKS_READ = 20;
-const KINDS = { done: "healthy", idle: "void", left: "running", failed: "uncleanable" };
+const KINDS = { done: "healthy", idle: "void", left: "running", failed: "uncleanable", waiting: "running" };
 
 /** Builds the path of a DAG run in Airflow's UI. */
 export function buildDagRunPath(dagId, runId) {

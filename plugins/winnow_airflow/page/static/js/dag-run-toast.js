@@ -42,12 +42,26 @@ async function explainWait(run, state) {
   if (state === "queued") return "Waiting for other runs of this DAG to end, or for the scheduler.";
   const query = "state=scheduled&state=queued&state=running&limit=100";
   const { task_instances: tasks } = await fetchAirflowJson(`${path}?${query}`);
-  if (tasks.length === 0 || tasks.some((task) => task.state === "running")) return "";
+  if (tasks.length === 0) return await findSecondPersonWait(run);
+  if (tasks.some((task) => task.state === "running")) return "";
   const names = [...new Set(tasks.map((task) => task.pool))];
   const pools = await Promise.all(names.map((name) => fetchAirflowJson(`pools/${encodePathPart(name)}`)));
   const full = pools.find((pool) => pool.open_slots <= 0);
   if (full) return `Waiting for a slot of the pool ${full.name}: ${full.occupied_slots} of ${full.slots} are in use.`;
   return `Waiting for the scheduler to start ${tasks[0].task_display_name}.`;
+}
+
+/** Says that a DAG run waits for another user's approval, with the way there; empty if it does not. */
+async function findSecondPersonWait(run) {
+  const path = `dags/${encodePathPart(run.dag_id)}/dagRuns/${encodePathPart(run.dag_run_id)}/hitlDetails`;
+  const { hitl_details: asked } = await fetchAirflowJson(`${path}?response_received=false&limit=1`);
+  if (asked.length === 0) return "";
+  const task = encodePathPart(asked[0].task_instance.task_id);
+  const place = `${buildDagRunPath(run.dag_id, run.dag_run_id)}/tasks/${task}/required_actions`;
+  return [
+    "Waits for a second person, who approves it in Airflow. ",
+    createAirflowLink(place, "Open the required action"),
+  ];
 }
 
 /** Polls a DAG run until it ends, then calls ``onEnd(state)``. Dismissing the toast does not stop the polling. */

@@ -17,6 +17,8 @@ const ACTIONS = [
   "release",
   "create",
   "alter",
+  "change_request",
+  "change_reject",
   "add_partitions",
   "delete",
   "restore",

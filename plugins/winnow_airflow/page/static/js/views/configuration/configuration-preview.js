@@ -21,6 +21,13 @@ export function createPreview(answer) {
   if (answer.error) return createCallout("uncleanable", answer.error);
   const rows = FIGURES.map(([label, read]) => [label, read(answer.before), read(answer.after)]);
   return [
+    answer.takes_second_person
+      ? createCallout(
+          "paused",
+          "This takes a second person.",
+          h("p", {}, "Nothing is changed until another user approves it in Airflow, under Required Actions."),
+        )
+      : null,
     answer.notices.length
       ? answer.notices.map((each) => createCallout("overdue", each))
       : h("p", { class: "quiet" }, "Nothing is removed by this change alone."),

@@ -130,7 +130,11 @@ function createHeldBar(topic, held) {
       onPress: () =>
         openTopicChangeDialog({
           title: `Take over ${names} from Kafka?`,
-          body: h("p", {}, "Runs remove records of the log because of it. They cannot be brought back."),
+          body: h(
+            "p",
+            {},
+            "Runs remove records of the log because of it. They cannot be brought back. Where the setting change.approvals is 2, another user has to approve it in Airflow.",
+          ),
           confirmLabel: "Accept",
           conf: () => ({
             action: "accept_kafka_config",
