@@ -43,7 +43,7 @@ except ImportError:  # before 3.2
 try:
     from airflow.sdk.exceptions import TaskAwaitingInput as TaskWaiting
 except ImportError:  # before 3.3, where the triggerer waits
-    from airflow.exceptions import TaskDeferred as TaskWaiting  # type: ignore[assignment]
+    from airflow.exceptions import TaskDeferred as TaskWaiting  # type: ignore[no-redef]
 
 from winnow.errors import (
     BadInputError,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from winnow.cli.options import Json, Topic, open_for_command
-from winnow.cli.output import print_lines, print_message, print_table, write_json
+from winnow.cli.output import print_lines, print_table, write_json
 from winnow.values.counts import format_count
 from winnow.values.model import Severity
 
@@ -45,7 +45,7 @@ def try_suite(
 def _show(trial: SuiteTrial) -> None:
     records = format_count(sum(each.records for each in trial.partitions), "record")
     is_whole = all(each.is_whole for each in trial.partitions)
-    print_message(f"{'All' if is_whole else 'The newest'} {records} of {trial.topic}, judged by {trial.suite}:")
+    print_lines(f"{'All' if is_whole else 'The newest'} {records} of {trial.topic}, judged by {trial.suite}:")
     rows = [[each.id, _describe_outcome(each), _list_places(trial.topic, each)] for each in trial.expectations]
     print_table(["expectation", "outcome", "first offsets"], rows, sentences=(2,))
     print_lines(
