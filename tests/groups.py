@@ -1,4 +1,4 @@
-"""Every test, in groups of folders: each group is one pytest process, and three of them run side by side.
+"""Every test, in groups of folders: each group is one pytest process, and four of them run side by side.
 
     python -m tests.groups [FOLDER ...]
 
@@ -29,8 +29,8 @@ from typing import Final
 from tests.support.spark_classes import make_spark_archive
 
 TESTS: Final = Path(__file__).parent
-SIDE_BY_SIDE: Final = 3
-"""Groups at a time: one more than the cores that they need, since some tests wait."""
+SIDE_BY_SIDE: Final = 4
+"""Groups at a time: twice as many as the cores that they need, since many tests wait."""
 GROUPS: Final = (
     ("airflow",),
     ("kafka",),
@@ -89,7 +89,7 @@ def _divide(group: list[str]) -> list[list[str]]:
 
 
 def run_groups(groups: Sequence[Sequence[str]]) -> int:
-    """Run every group, three at a time, then failed tests again; return the worst exit code."""
+    """Run every group, four at a time, then failed tests again; return the worst exit code."""
     with tempfile.TemporaryDirectory(prefix="winnow-groups-") as folder:
         caches = [Path(folder, str(number)) for number in range(len(groups))]
         codes = {}
