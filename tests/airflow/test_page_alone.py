@@ -59,6 +59,7 @@ def test_a_topic_is_created_configured_compacted_and_read_without_a_shell(
     records = [each for partition in (0, 1) for each in build_versions(0, RECORDS, partition=partition)]
     ingest_files(lake, TOPIC, [write_jsonl(tmp_path / "in.jsonl", records)], as_of_ms=1_000)
 
+    page.get_by_role("button", name="Dismiss").click()  # it lies over the next button
     page.get_by_role("button", name="Edit configuration").click()
     page.get_by_label("min.cleanable.dirty.ratio").fill("0")
     page.get_by_role("button", name="Review changes").click()

@@ -46,12 +46,12 @@ def test_change_that_can_remove_records_waits_for_another_user(
     real_airflow: EmbeddedAirflow, lake: Installation
 ) -> None:
     """Who asked cannot approve it, nor can a viewer; another user's approval makes the change, and both are named."""
-    create_topic(lake, "payments", 1, {"cleanup.policy": "delete", "retention.ms": "604800000"})
+    create_topic(lake, "salaries", 1, {"cleanup.policy": "delete", "retention.ms": "604800000"})
     real_airflow.unpause("change_topics")
     config = {"retention.ms": "86400000"}
 
     def ask() -> str:
-        run = real_airflow.trigger("change_topics", action="alter", topic="payments", config=config, reason="space")
+        run = real_airflow.trigger("change_topics", action="alter", topic="salaries", config=config, reason="space")
         real_airflow.until(lambda: find_request(real_airflow, run), "the run waits for a person")
         # Airflow 3.3.2 takes the task for lost if the answer is there before its scheduler has heard that the process
         # has ended, which takes up to socket_cleanup_timeout; a person is slower than that.
@@ -64,7 +64,7 @@ def test_change_that_can_remove_records_waits_for_another_user(
 
     run = ask()
     body = find_request(real_airflow, run)
-    assert f"`{LOGIN}` asks to change topic `payments`, because: `space`" in body
+    assert f"`{LOGIN}` asks to change topic `salaries`, because: `space`" in body
     assert "| `retention.ms` | `604800000` | `86400000` |" in body
     assert answer(run, "vera", "Approve") == 403
     assert answer(run, LOGIN, "Approve") == 200
@@ -74,15 +74,15 @@ def test_change_that_can_remove_records_waits_for_another_user(
     assert answer(run, "uma", "Reject") == 200
     assert real_airflow.wait("change_topics", run) == "success"
     assert "Nothing was changed: uma rejected it." in str(find_outcome(real_airflow, run))
-    assert read_overrides(lake.log.open("payments").newest_head().table.properties)["retention.ms"] == "604800000"
+    assert read_overrides(lake.log.open("salaries").newest_head().table.properties)["retention.ms"] == "604800000"
     run = ask()
     assert "Waits for a second person" in str(find_outcome(real_airflow, run))
     assert answer(run, "uma", "Approve") == 200
     assert real_airflow.wait("change_topics", run) == "success", real_airflow.failures("change_topics", run)
-    assert read_overrides(lake.log.open("payments").newest_head().table.properties)["retention.ms"] == "86400000"
-    entries = lake.store.audit.list_entries(Window(), topic="payments", action="alter").rows
+    assert read_overrides(lake.log.open("salaries").newest_head().table.properties)["retention.ms"] == "86400000"
+    entries = lake.store.audit.list_entries(Window(), topic="salaries", action="alter").rows
     assert [(each.actor, each.detail) for each in entries] == [(LOGIN, "retention.ms=86400000, approved by uma")]
-    asked = lake.store.audit.list_entries(Window(), topic="payments", action="change_request").rows
+    asked = lake.store.audit.list_entries(Window(), topic="salaries", action="change_request").rows
     assert [each.actor for each in asked] == [LOGIN] * 3
 
 

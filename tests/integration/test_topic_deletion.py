@@ -144,6 +144,22 @@ def test_compaction_that_meets_the_deletion_publishes_nothing(world: World) -> N
     assert sorted(world.read(), key=lambda each: (each.partition, each.offset)) == compute_survivors(keyed)
 
 
+def test_grace_counts_from_when_the_deletion_was_seen_though_its_commit_was_paused_for_a_day(world: World) -> None:
+    def pause() -> None:
+        world.clock.now_ms += 86_400_000
+
+    with run_between_head_and_commit(pause):
+        delete_topic(world.installation, TOPIC)
+    sweep_topics(world.installation)
+    restore_topic(world.installation, TOPIC)
+    assert len(world.read()) > 0
+    delete_topic(world.installation, TOPIC)
+    world.clock.now_ms += GRACE_MS + 1
+    sweep_topics(world.installation)
+    with pytest.raises(UnknownTopicError):
+        world.head()
+
+
 def test_sweep_after_the_grace_leaves_no_file_and_no_entry(world: World) -> None:
     delete_topic(world.installation, TOPIC)
     assert files(world)

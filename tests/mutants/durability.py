@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_statement, replace_text
+from tests.mutants.changes import drop_statement, replace, replace_text
 from tests.mutants.mutant import Mutant
 
 DURABILITY = (
@@ -65,6 +65,9 @@ DURABILITY = (
     .caught_by(
         "test_story_that_once_broke_a_promise_holds_it[a_refused_ingest_forgets_files_whose_deletion_is_not_synced]"
     ),
+    Mutant("deletion-dated-before-it-landed", "the grace of a deleted topic counts from before its deletion landed")
+    .changes("deletion.note_deletion_seen", replace("A.now_ms()", "state.deleted_at_ms"))
+    .caught_by("test_grace_counts_from_when_the_deletion_was_seen_though_its_commit_was_paused_for_a_day"),
     Mutant("removed-topic-comes-back", "the entry of a topic goes before the deletion of its files is on disk")
     .changes("deletion._remove_table", drop_statement("sync_deletions"))
     .caught_by("test_a_removed_topic_does_not_come_back_without_its_entry"),

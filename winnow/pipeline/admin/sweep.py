@@ -41,7 +41,7 @@ from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_after_publish
 from winnow.pipeline.latest.table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
-from winnow.pipeline.topics.deletion import find_grace_ms, remove_topic
+from winnow.pipeline.topics.deletion import find_grace_ms, note_deletion_seen, remove_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.overview import refresh_overview, suppress_overview_errors
 from winnow.pipeline.topics.stored_rows import prune_history
@@ -119,6 +119,7 @@ def _sweep_deleted_topic(installation: Installation, topic: str) -> SweepReport:
     log = installation.log.open(topic)
     with hold_lease(installation, topic):
         note_deleted(installation.log.deleted_notes, topic)  # a restore that came too late may have removed the note
+        note_deletion_seen(installation, log)
         grace_ms = find_grace_ms(log, log.newest_head(even_deleted=True))
         removed = remove_topic(installation, topic, deleted_before_ms=installation.now_ms() - grace_ms)
     if removed is None:

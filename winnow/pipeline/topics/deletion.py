@@ -135,12 +135,14 @@ def delete_topic(installation: Installation, topic: str, *, now: bool = False) -
     except _NothingToCommitError:
         pass
     installation.store.projection.forget_overview(topic)
+    note_deletion_seen(installation, log)
     head = log.head(even_deleted=True)
     state = head.state
     if state.deleted_at_ms is None:  # restored meanwhile
         raise UsageError(f"Topic {topic} was deleted and restored by another command meanwhile. It is there.")
     if not now:
-        until_ms = state.deleted_at_ms + find_grace_ms(log, head) if state.removed_at_ms is None else None
+        seen_ms = state.deletion_seen_ms or state.deleted_at_ms
+        until_ms = seen_ms + find_grace_ms(log, head) if state.removed_at_ms is None else None
         return DeletionReport(topic, state.deleted_at_ms, until_ms, contents)
     with hold_lease(installation, topic):
         removed = remove_topic(installation, topic, deleted_before_ms=None)
@@ -169,7 +171,10 @@ def restore_topic(installation: Installation, topic: str, older: OlderWorld = UN
             raise _NothingToCommitError
         if head.state.removed_at_ms is not None:
             raise make_deleted_error(head.state)
-        return Change(state=replace(head.state, deleted_at_ms=None), summary={"winnow.operation": "restore-topic"})
+        return Change(
+            state=replace(head.state, deleted_at_ms=None, deletion_seen_ms=None),
+            summary={"winnow.operation": "restore-topic"},
+        )
 
     restored = True
     try:
@@ -184,11 +189,32 @@ def restore_topic(installation: Installation, topic: str, older: OlderWorld = UN
     return restored
 
 
+def note_deletion_seen(installation: Installation, log: TopicLog) -> None:
+    """Commit that the topic's deletion is seen by now, unless that is known: its grace counts from then.
+
+    A process that was paused in its commit deletes the topic later than it says.
+
+    Raises:
+        CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
+            :meth:`winnow.log.topic_log.TopicLog.commit`.
+    """
+
+    def build(head: Head) -> Change:
+        state = head.state
+        if state.deleted_at_ms is None or state.deletion_seen_ms is not None or state.removed_at_ms is not None:
+            raise _NothingToCommitError
+        seen = replace(state, deletion_seen_ms=installation.now_ms())
+        return Change(state=seen, summary={"winnow.operation": "note-deletion"})
+
+    with suppress(_NothingToCommitError):
+        log.commit(build, even_deleted=True)
+
+
 def remove_topic(installation: Installation, topic: str, *, deleted_before_ms: int | None) -> RemovedFiles | None:
     """Remove a deleted topic for good: its files, then its entry in the catalog, then its rows in the store.
 
-    Killed at any line, the next call completes it. ``deleted_before_ms``: only if it was deleted by then, else None is
-    returned; None: in any case.
+    Killed at any line, the next call completes it. ``deleted_before_ms``: only if the deletion was seen by then, else
+    None is returned; None: in any case.
 
     Raises:
         UsageError: the topic is not deleted, or was restored meanwhile.
@@ -201,7 +227,9 @@ def remove_topic(installation: Installation, topic: str, *, deleted_before_ms: i
         state = head.state
         if state.deleted_at_ms is None:
             raise UsageError(f"Topic {topic} is not deleted, so nothing of it was removed.")
-        waits = deleted_before_ms is not None and state.deleted_at_ms > deleted_before_ms
+        waits = deleted_before_ms is not None and (
+            state.deletion_seen_ms is None or state.deletion_seen_ms > deleted_before_ms
+        )
         if state.removed_at_ms is not None or waits:
             raise _NothingToCommitError
         return Change(
