@@ -31,6 +31,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
+from winnow.files.checked_reading import is_readable_by_duckdb
 from winnow.pipeline.compaction import driver
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.compaction.driver import CompactionOutcome, compact_topics
@@ -411,6 +412,21 @@ def test_failure_that_names_no_partition_marks_none(world: World) -> None:
     assert world.installation.store.projection.list_uncleanable([TOPIC]) == {}
 
 
+def damage_where_arrow_passes_over(path: Path) -> None:
+    """Change one byte of the footer so that Arrow reads every record as before, and DuckDB reads none."""
+    sound = path.read_bytes()
+    rows = pq.read_table(path)
+    for place in range(len(sound) - 9, 4, -1):
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 0xFF]) + sound[place + 1 :])
+        try:
+            is_passed_over = pq.ParquetFile(path, page_checksum_verification=True).read().equals(rows)
+        except (pa.ArrowException, OSError, UnicodeDecodeError):
+            continue
+        if is_passed_over and not is_readable_by_duckdb(str(path)):
+            return
+    raise AssertionError("There is no such byte.")
+
+
 class TestExplained:
     """What an exception of the engine means."""
 
@@ -458,6 +474,13 @@ class TestExplained:
         found = explain_failure(problem, TOPIC, plan)
         assert isinstance(found, DamagedSegmentError)
         assert plan.segments[0].path in str(found)
+
+    def test_byte_that_only_duckdb_minds_is_damage_too(self, plan: PartitionPlan) -> None:
+        segment = plan.segments[0]
+        damage_where_arrow_passes_over(storage.parse_local_path(segment.path))
+        found = explain_failure(duckdb.Error("TProtocolException: Invalid data"), TOPIC, plan)
+        assert isinstance(found, DamagedSegmentError)
+        assert f"segment {segment.path} cannot be decoded: a byte of its footer" in str(found)
 
     def test_engine_out_of_memory_is_no_reason_to_read_everything_again(self, plan: PartitionPlan) -> None:
         """Nor to blame a segment for it."""

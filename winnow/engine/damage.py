@@ -23,7 +23,7 @@ from winnow.errors import (
     WinnowError,
     find_worst_exit_code,
 )
-from winnow.files import object_store, storage, storage_health
+from winnow.files import checked_reading, object_store, storage, storage_health
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.values.model import PartitionPlan, Segment
 
@@ -83,7 +83,8 @@ def _find_damage(partition: PartitionPlan) -> tuple[Segment, str] | None:
     Raises:
         ServiceError: the object store does not answer.
     """
-    for check in (_check_size, _check_content):  # sizes cost a request each, contents a whole read
+    # Sizes cost a request each, contents a whole read.
+    for check in (_check_size, _check_content, _check_with_duckdb):
         for segment in partition.segments:
             try:
                 wrong = check(segment)
@@ -125,6 +126,10 @@ def _check_content(segment: Segment) -> str | None:
     if above > segment.last_offset:
         return f"holds offsets above {segment.last_offset}, its last"
     return None if records == segment.records else f"holds {records:,} records instead of {segment.records:,}"
+
+
+def _check_with_duckdb(segment: Segment) -> str | None:
+    return None if checked_reading.is_readable_by_duckdb(segment.path) else checked_reading.UNREADABLE_BY_DUCKDB
 
 
 def _describe_read_error(segment: Segment, problem: OSError) -> str:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
+from winnow.files.duckdb_connection import open_connection, quote_file_list
 from winnow.files.page_checksums import check_pages, list_column_chunks
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
@@ -28,6 +29,8 @@ BATCH_BYTES = 16 << 20
 """Arrow bytes per batch, roughly: large records are read in smaller batches."""
 PAGES_BYTES = 1 << 20
 """Bytes read of a column at a time where only the first records are wanted, instead of the whole column chunk."""
+_PROBE_MEMORY_BYTES = 256 << 20
+UNREADABLE_BY_DUCKDB = "cannot be decoded: a byte of its footer or of a page header is not the one that was written"
 SCRUB_BUFFER_BYTES = 4 << 20
 """Bytes read of a column at a time where whole files are read only to check them."""
 
@@ -254,12 +257,34 @@ def find_damaged_segment(topic: str, segments: Iterable[Segment], problem: Excep
     """
     if DamagedSegmentError.__name__ not in str(problem) and describe_machine_fault(problem) is not None:
         return
+    segments = list(segments)
     for segment in segments:
         try:
             for _ in read_segment(segment, buffer_bytes=SCRUB_BUFFER_BYTES):
                 continue
         except DamagedSegmentError as found:
             raise make_damage_error(topic, segment, str(found), after) from problem
+    for segment in segments:
+        if not is_readable_by_duckdb(segment.path):
+            raise make_damage_error(topic, segment, UNREADABLE_BY_DUCKDB, after) from problem
+
+
+def is_readable_by_duckdb(uri: str) -> bool:
+    """Check whether DuckDB, too, reads every value of a file: it minds bytes of the footer that Arrow passes over.
+
+    A file that Arrow reads whole and DuckDB does not is damaged where no checksum reaches. True also where the machine
+    is to blame, and of an object store, whose absence DuckDB does not tell from damage.
+    """
+    import duckdb
+
+    if not storage.is_local(uri):
+        return True
+    try:
+        with open_connection(memory_limit_bytes=_PROBE_MEMORY_BYTES, spill_folder=None) as connection:
+            connection.execute(f"SELECT max(hash(r)) FROM read_parquet({quote_file_list([uri])}) AS r").fetchall()
+    except duckdb.Error as problem:
+        return describe_machine_fault(problem) is not None
+    return True
 
 
 def make_damage_error(topic: str, segment: Segment, wrong: str, after: str) -> DamagedSegmentError:

@@ -318,9 +318,8 @@ class TopicState:
     ``undone_ingests``: number of ingest calls undone so far; what was prepared under another number is prepared again.
 
     ``deleted_at_ms``: when the topic was deleted; nobody reads or writes it until it is restored. ``deletion_seen_ms``:
-    when a process saw that commit, from when on its grace counts: the commit may have landed long after the time that it
-    bears. None: none has said so. ``removed_at_ms``: from when on it cannot be restored, and its files are being
-    removed.
+    when a process saw that commit, which may have landed long after the time that it bears: the grace counts from then.
+    None: none has said so. ``removed_at_ms``: from when on it cannot be restored, and its files are being removed.
 
     ``live``: the digest of the segments that are in the log with this state. ``configuration``: the topic configuration
     and number of partitions that were committed, as table properties. ``table_uuid`` and ``location``: of the table
