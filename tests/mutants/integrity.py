@@ -18,6 +18,9 @@ INTEGRITY = (
     Mutant("segment-digest-not-compared", "what the manifests name is believed, whatever was committed")
     .changes("require_segments", replace("found == recorded", "True"))
     .caught_by("test_a_changed_bound_is_noticed_though_all_sums_are_right"),
+    Mutant("damage-arrow-passes-over", "a byte of a segment that DuckDB alone cannot read is no damage")
+    .changes("is_readable_by_duckdb", return_value("True", "describe_machine_fault"))
+    .caught_by("test_byte_that_only_duckdb_minds_is_damage_too"),
     Mutant("segment-digest-made-anew", "a commit makes the digest from what it finds, and so accepts it")
     .changes("TopicLog._add_digests", always("live"))
     .caught_by("test_a_commit_in_between_does_not_heal_what_is_damaged"),
