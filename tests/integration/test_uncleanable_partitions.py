@@ -427,6 +427,17 @@ def damage_where_arrow_passes_over(path: Path) -> None:
     raise AssertionError("There is no such byte.")
 
 
+def test_byte_that_only_duckdb_minds_is_damage_too(world: World) -> None:
+    reference = world.plan(world.clock())
+    assert reference is not None
+    plan = staging.read_plan(reference.uri).partitions[0]
+    segment = plan.segments[0]
+    damage_where_arrow_passes_over(storage.parse_local_path(segment.path))
+    found = explain_failure(duckdb.Error("TProtocolException: Invalid data"), TOPIC, plan)
+    assert isinstance(found, DamagedSegmentError)
+    assert f"segment {segment.path} cannot be decoded: a byte of its footer" in str(found)
+
+
 class TestExplained:
     """What an exception of the engine means."""
 
@@ -474,13 +485,6 @@ class TestExplained:
         found = explain_failure(problem, TOPIC, plan)
         assert isinstance(found, DamagedSegmentError)
         assert plan.segments[0].path in str(found)
-
-    def test_byte_that_only_duckdb_minds_is_damage_too(self, plan: PartitionPlan) -> None:
-        segment = plan.segments[0]
-        damage_where_arrow_passes_over(storage.parse_local_path(segment.path))
-        found = explain_failure(duckdb.Error("TProtocolException: Invalid data"), TOPIC, plan)
-        assert isinstance(found, DamagedSegmentError)
-        assert f"segment {segment.path} cannot be decoded: a byte of its footer" in str(found)
 
     def test_engine_out_of_memory_is_no_reason_to_read_everything_again(self, plan: PartitionPlan) -> None:
         """Nor to blame a segment for it."""
