@@ -33,6 +33,7 @@ TOPIC_ROW = {
     "deadline_ms": None,
     "size_bytes": 1_000,
     "reclaimable_bytes": 100,
+    "partitions_unestimated": 0,
     "retired_bytes": 7,
     "owner": "payments",
     "tags": ["gold", "pii"],
