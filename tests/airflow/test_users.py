@@ -55,7 +55,7 @@ def test_change_that_can_remove_records_waits_for_another_user(
         real_airflow.until(lambda: find_request(real_airflow, run), "the run waits for a person")
         # Airflow 3.3.2 takes the task for lost if the answer is there before its scheduler has heard that the process
         # has ended, which takes up to socket_cleanup_timeout; a person is slower than that.
-        time.sleep(4)
+        time.sleep(8)
         return run
 
     def answer(run: str, user: str, option: str) -> int:
