@@ -75,20 +75,8 @@ with DAG(
             title="Topics",
             description="Names, each with the fingerprint that the page's review gave it.",
         ),
-        "config": Param(
-            {},
-            type="object",
-            additionalProperties={"type": "string"},
-            title="Configuration",
-            description='Keys to set, by Kafka\'s names: {"max.compaction.lag.ms": "86400000"}',
-        ),
-        "reset": Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            title="Keys to reset",
-            description="Keys to set back to their defaults, one per line.",
-        ),
+        "config": params.build_config(),
+        "reset": params.build_reset(),
         "add_tags": Param(
             [], type="array", items=TAG, title="Tags to add", description="Tags that each topic gets, one per line."
         ),

@@ -70,20 +70,8 @@ with DAG(
             "configuration of Kafka's that waits, undo a run or a deletion of records, or delete records.",
         ),
         "topic": Param(type="string", pattern=TOPIC_PATTERN, minLength=1, title="Topic", description="The topic."),
-        "config": Param(
-            {},
-            type="object",
-            additionalProperties={"type": "string"},
-            title="Configuration",
-            description='Keys to set, by Kafka\'s names: {"max.compaction.lag.ms": "86400000"}',
-        ),
-        "reset": Param(
-            [],
-            type="array",
-            items={"type": "string"},
-            title="Keys to reset",
-            description="Keys to set back to their defaults, one per line.",
-        ),
+        "config": params.build_config(),
+        "reset": params.build_reset(),
         "expected": Param(
             {},
             type="object",

@@ -56,6 +56,28 @@ def get_as_of_ms(context: Mapping[str, Any], *, now_ms: int) -> int:
     )
 
 
+def build_config() -> Param:
+    """Build the Param with keys of a topic's configuration to set; one per DAG, since a run gives it its value."""
+    return Param(
+        {},
+        type="object",
+        additionalProperties={"type": "string"},
+        title="Configuration",
+        description='Keys to set, by Kafka\'s names: {"max.compaction.lag.ms": "86400000"}',
+    )
+
+
+def build_reset() -> Param:
+    """Build the Param with keys of a topic's configuration to set back to their defaults; one per DAG likewise."""
+    return Param(
+        [],
+        type="array",
+        items={"type": "string"},
+        title="Keys to reset",
+        description="Keys to set back to their defaults, one per line.",
+    )
+
+
 TOPICS = Param(
     [],
     type="array",
