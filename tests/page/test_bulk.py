@@ -35,16 +35,18 @@ def ask(visitor: Visitor, **wanted: Any) -> Any:
 
 def test_filter_becomes_names_and_each_change_is_shown_with_what_is_for_good(admin: Visitor, home_store: Store) -> None:
     """Units are Kafka's in what is sent; a topic that has it already is counted, and not touched."""
-    put(home_store, "orders", configuration=configuration(retention_ms="1000"))
+    put(home_store, "orders", configuration=configuration(cleanup_policy="delete", retention_ms="432000000"))
+    put(home_store, "sessions", configuration=configuration(cleanup_policy="delete", retention_ms="1000"))
     put(home_store, "refunds", configuration=configuration(retention_ms="172800000"))
     put(home_store, "clicks", configuration=configuration(), tags="silver")
     found = ask(admin, action="alter", only={"tag": "gold"}, config={"retention.ms": "2d"})
-    assert (found["dag"], found["total"], found["unchanged"], found["irreversible"]) == ("change_many", 1, 1, 1)
-    assert found["shown"][0]["changes"] == [
-        {"name": "retention.ms", "before": "1000", "after": "172800000", "is_irreversible": True}
+    assert (found["dag"], found["total"], found["unchanged"], found["irreversible"]) == ("change_many", 2, 1, 1)
+    assert [(row["topic"], row["changes"], row["is_irreversible"]) for row in found["shown"]] == [
+        ("orders", [{"name": "retention.ms", "before": "432000000", "after": "172800000"}], True),
+        ("sessions", [{"name": "retention.ms", "before": "1000", "after": "172800000"}], False),
     ]
     conf = found["conf"]
-    assert (conf["config"], list(conf["topics"])) == ({"retention.ms": "172800000"}, ["orders"])
+    assert (conf["config"], list(conf["topics"])) == ({"retention.ms": "172800000"}, ["orders", "sessions"])
     assert conf["digest"] == compute_review_digest(BulkChange("alter", conf["config"]), conf["topics"])
 
 

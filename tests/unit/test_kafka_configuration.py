@@ -23,8 +23,8 @@ from winnow.planning.kafka_configuration import (
     TakingRules,
     decide_configuration,
     decide_new_configuration,
-    removes_more,
 )
+from winnow.planning.removing_changes import removes_more
 
 SYNC = TakingRules(takes=True)
 POLICY = "cleanup.policy"

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from math import inf
 
 from winnow.config import values
 from winnow.config.definitions import BY_NAME, DEFINITIONS
 from winnow.config.kafka_settings import KafkaRecord, Origin, RecordedSetting, SourceSetting
 from winnow.config.topic import TopicConfig, list_entries
 from winnow.errors import ConfigurationError
+from winnow.planning.removing_changes import removes_more
 
 POLICY = "cleanup.policy"
 REMOVING_KEYS = (POLICY, "retention.ms", "retention.bytes", "delete.retention.ms", "min.compaction.lag.ms")
@@ -186,31 +186,6 @@ def _apply(
             has_progress = True
         if not has_progress:
             return overrides, held, refused
-
-
-def removes_more(before: TopicConfig, after: TopicConfig) -> bool:
-    """Check whether ``after`` removes records that ``before`` would keep, or keep for longer.
-
-    Keys that only say how soon superseded records go (ratio, max.compaction.lag.ms, segments) do not count.
-    """
-    if after.compacts and not before.compacts:
-        return True
-    if after.compacts and (
-        after.delete_retention_ms < before.delete_retention_ms
-        or after.min_compaction_lag_ms < before.min_compaction_lag_ms
-    ):
-        return True
-    return any(new < old for new, old in zip(_list_limits(after), _list_limits(before), strict=True))
-
-
-def _list_limits(config: TopicConfig) -> tuple[float, float]:
-    """Return the age (ms) and size (bytes) beyond which retention removes records for good."""
-    if not config.deletes or (config.compacts and config.retention_protect_latest):
-        return inf, inf
-    return (
-        config.retention_ms if config.retention_ms >= 0 else inf,
-        config.retention_bytes if config.retention_bytes >= 0 else inf,
-    )
 
 
 def _list_values(config: TopicConfig) -> dict[str, str]:

@@ -16,6 +16,7 @@ from winnow.config.settings import Settings
 from winnow.config.topic import TopicConfig, is_topic_key, make_unknown_key_error
 from winnow.config.units import convert_units
 from winnow.errors import ConfigurationError
+from winnow.planning.removing_changes import can_remove_records
 from winnow.store.rows import TopicFilter, TopicSummary
 from winnow.values.bulk_changes import (
     ALTER,
@@ -36,13 +37,6 @@ from winnow_airflow.page.responses import Document
 MAXIMUM_SHOWN: Final = 20
 """Maximum topics of each kind that a review shows; it counts the others."""
 COMPACT, SWEEP, SCRUB = "compact", "sweep", "scrub"
-IRREVERSIBLE_KEYS: Final = frozenset(
-    {
-        *("cleanup.policy", "retention.ms", "retention.bytes", "delete.retention.ms"),
-        *("compaction.strategy", "compaction.strategy.header", "winnow.retention.protect.latest"),
-    }
-)
-"""Keys because of which a run removes records that nobody can bring back."""
 _RUNNING: Final = frozenset({COMPACT, SWEEP, SCRUB})
 """Actions of DAGs that take a list of names."""
 
@@ -103,16 +97,19 @@ class Review:
         if len(self.refused) < MAXIMUM_SHOWN:
             self.refused.append({"topic": topic, "reason": reason})
 
-    def take(self, seen: TopicSummary, overrides: Mapping[str, str], changes: list[Document]) -> None:
-        """Take a topic, and show what changes for it."""
+    def take(
+        self, seen: TopicSummary, overrides: Mapping[str, str], changes: list[Document], *, is_irreversible: bool
+    ) -> None:
+        """Take a topic, and show what changes for it. ``is_irreversible``: runs can remove records for good by it."""
         overview = seen.overview
         self.topics[overview.topic] = compute_fingerprint(overview.location, overrides)
         self.size_bytes += overview.size_bytes
         self.retired_bytes += overview.retired_bytes
-        self.irreversible += any(change["is_irreversible"] for change in changes)
+        self.irreversible += is_irreversible
         if len(self.shown) < MAXIMUM_SHOWN:
             figures = {name: getattr(overview, name) for name in ("size_bytes", "retired_bytes", "reclaimable_bytes")}
-            self.shown.append({"topic": overview.topic, "state": seen.state, **figures, "changes": changes})
+            effect = {"changes": changes, "is_irreversible": is_irreversible}
+            self.shown.append({"topic": overview.topic, "state": seen.state, **figures, **effect})
 
 
 @router.post("/review", dependencies=[own_request, Depends(require_some_right)])
@@ -186,7 +183,7 @@ def _review_topics(
         if reason:
             review.refuse(topic, reason)
         elif change.action != ALTER:
-            review.take(seen, overrides, [])
+            review.take(seen, overrides, [], is_irreversible=False)
         else:
             _review_configuration(review, installation.settings, seen, overrides, change)
     for topic in sorted(named):
@@ -221,18 +218,23 @@ def _review_configuration(
         review.unchanged += 1
         return
     try:
-        TopicConfig.parse(after, settings.topic_defaults)
+        config = TopicConfig.parse(after, settings.topic_defaults)
     except ConfigurationError as problem:
         review.refuse(seen.overview.topic, str(problem))
         return
     changes = [
-        {
-            "name": key,
-            "before": overrides.get(key),
-            "after": after.get(key),
-            "is_irreversible": key in IRREVERSIBLE_KEYS,
-        }
+        {"name": key, "before": overrides.get(key), "after": after.get(key)}
         for key in sorted({*overrides, *after})
         if overrides.get(key) != after.get(key)
     ]
-    review.take(seen, overrides, changes)
+    review.take(
+        seen, overrides, changes, is_irreversible=_can_remove_records(overrides, config, settings)
+    )
+
+
+def _can_remove_records(overrides: Mapping[str, str], after: TopicConfig, settings: Settings) -> bool:
+    try:
+        before = TopicConfig.parse(overrides, settings.topic_defaults)
+    except ConfigurationError:
+        return True  # nobody can say what it keeps
+    return can_remove_records(before, after)

@@ -14,8 +14,7 @@ from winnow.errors import UsageError
 from winnow.log.head import Head
 from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.topics.topic_view import build_rules
-from winnow.planning.kafka_configuration import removes_more
+from winnow.planning.removing_changes import can_remove_records
 from winnow.store.erase_requests import is_same_person
 from winnow.values import documents
 
@@ -75,12 +74,6 @@ def show_values(
     """Show a change of ``values``."""
     bound = [topic, head.table_uuid, dict(read_overrides(head.table.properties)), dict(values)]
     return ShownChange(topic, values, removes, documents.compute_digest(bound), notices)
-
-
-def can_remove_records(before: TopicConfig, after: TopicConfig) -> bool:
-    """Check whether runs with ``after`` remove other records, or more, or sooner, than with ``before``."""
-    changes_winners = after.compacts and build_rules(before).order != build_rules(after).order
-    return changes_winners or removes_more(before, after)
 
 
 def takes_second_person(installation: Installation, shown: ShownChange) -> bool:

@@ -6,8 +6,9 @@ import { createAirflowLink, createButton, createLink } from "./components.js";
 import { nameDag, setDagPrefix } from "./dag-ids.js";
 import { pollDagRun } from "./dag-run-toast.js";
 import { openDialog } from "./dialog.js";
-import { createId, h } from "./dom.js";
+import { h } from "./dom.js";
 import { formatCountWithNoun, formatSeconds } from "./format.js";
+import { createReasonField, MAXIMUM_PARAM_REASON_CHARACTERS } from "./reason-field.js";
 import { buildHash } from "./router.js";
 import { createEstimateFigures } from "./views/run/run-estimate.js";
 
@@ -23,7 +24,6 @@ const DAGS = {
 };
 const MAXIMUM_NAMES_SHOWN = 12;
 const PACE_RUNS = 5;
-const MAXIMUM_REASON_CHARACTERS = 100;
 
 let me = { user: "", can: {}, topics_of_others: {} };
 let refresh = () => {};
@@ -194,39 +194,19 @@ function openCompactDialog(topics) {
 function openChangeDialog(action, topic, partitions, names) {
   const change = CHANGES[action];
   const what = describeTarget(topic, partitions);
-  const field = createId("field");
-  const list = createId("names");
   const [question, hint] = change.reasonField;
-  const proposed = action === "release" ? "" : action === "resume" ? (names[0] ?? me.user) : me.user;
-  const input = h("input", {
-    id: field,
-    name: "reason",
-    value: proposed,
-    list: names.length ? list : null,
-    maxlength: MAXIMUM_REASON_CHARACTERS,
-    required: true,
-    autofocus: true,
-    autocomplete: "off",
-    "aria-describedby": `${field}-hint`,
+  const reason = createReasonField(names.length ? `${hint} Paused by: ${names.join(", ")}.` : hint, {
+    label: question,
+    value: action === "release" ? "" : action === "resume" ? (names[0] ?? me.user) : me.user,
+    names,
+    maximum: MAXIMUM_PARAM_REASON_CHARACTERS,
   });
   openTriggerDialog(nameDag(DAGS.change), {
     title: change.title(what),
-    body: [
-      h("p", {}, change.explanation),
-      h("label", { for: field }, question),
-      input,
-      names.length
-        ? h(
-            "datalist",
-            { id: list },
-            names.map((name) => h("option", { value: name })),
-          )
-        : null,
-      h("p", { class: "quiet", id: `${field}-hint` }, names.length ? `${hint} Paused by: ${names.join(", ")}.` : hint),
-    ],
-    watch: [input],
+    body: [h("p", {}, change.explanation), reason.elements],
+    watch: [reason.input],
     confirmLabel: change.verb,
-    conf: () => ({ action, topic, partitions, reason: input.value.trim() }),
+    conf: () => ({ action, topic, partitions, reason: reason.read() }),
     done: `${change.verb}: ${what}`,
   });
 }
@@ -257,20 +237,13 @@ export function openTopicChangeDialog({
   ended,
   ready,
 }) {
-  const field = createId("field");
-  const reason = h("input", {
-    id: field,
-    name: "reason",
-    required: true,
-    maxlength: MAXIMUM_REASON_CHARACTERS,
-    autocomplete: "off",
-  });
+  const reason = createReasonField("", { isFirst: false, maximum: MAXIMUM_PARAM_REASON_CHARACTERS });
   openTriggerDialog(nameDag(DAGS.configure), {
     title,
-    body: [body, h("label", { for: field }, "Reason"), reason],
-    watch: [...watch, reason],
+    body: [body, reason.elements],
+    watch: [...watch, reason.input],
     confirmLabel,
-    conf: () => ({ ...conf(), reason: reason.value.trim() }),
+    conf: () => ({ ...conf(), reason: reason.read() }),
     done: toast,
     wide,
     sent,

@@ -5,10 +5,7 @@ import { encodePathPart, fetchJson } from "../../api.js";
 import { createAsyncPanel } from "../../async-panel.js";
 import { createCallout } from "../../components.js";
 import { createId, h } from "../../dom.js";
-import { createReasonField } from "../../reason-field.js";
-
-/** Of the DAG's Param. */
-const MAXIMUM_REASON_CHARACTERS = 100;
+import { createReasonField, MAXIMUM_PARAM_REASON_CHARACTERS } from "../../reason-field.js";
 
 /** Opens the form; ``ended`` is called when its DAG run has ended. */
 export function openEraseForm(topic, ended) {
@@ -23,7 +20,7 @@ export function openEraseForm(topic, ended) {
     "aria-describedby": `${place}-hint`,
   });
   const reason = createReasonField("In the certificate and the audit log. Name a request, never a key.", {
-    maximum: MAXIMUM_REASON_CHARACTERS,
+    maximum: MAXIMUM_PARAM_REASON_CHARACTERS,
   });
   const tombstones = createOption("Leave a tombstone at each key's newest record, so that consumers learn of it");
   const pins = createOption("Also where a restore at work, or a tag, keeps a snapshot with such records");

@@ -6,12 +6,12 @@ import { createAsyncPanel } from "../../async-panel.js";
 import { createCallout } from "../../components.js";
 import { createId, h, insertBreakPoints } from "../../dom.js";
 import { describeSetting, formatBytes, formatCount, formatCountWithNoun } from "../../format.js";
+import { createReasonField, MAXIMUM_PARAM_REASON_CHARACTERS } from "../../reason-field.js";
 import { createStateBadge } from "../../state-badges.js";
 import { createTable } from "../../table.js";
 import { createConfigurationEditor } from "../configuration/configuration-editor.js";
 
 const TYPING_DELAY_MS = 300;
-const MAXIMUM_REASON_CHARACTERS = 100;
 const MANY = "change_many";
 const PAUSE_NAME = "Name of the pause";
 
@@ -77,15 +77,12 @@ export async function openBulkReview(name, wanted, count, done) {
   const many = formatCountWithNoun(count, "topic");
   const panel = createAsyncPanel({ lines: 4 });
   const fields = kind.fields ? await kind.fields(askSoon) : { element: null, read: () => ({}) };
-  const reasonId = createId("reason");
-  const reason = h("input", {
-    id: reasonId,
-    name: "reason",
-    required: true,
-    maxlength: MAXIMUM_REASON_CHARACTERS,
-    autocomplete: "off",
+  const reason = createReasonField("", {
+    label: kind.reason,
+    isFirst: false,
+    maximum: MAXIMUM_PARAM_REASON_CHARACTERS,
   });
-  if (kind.reason) reason.addEventListener("input", askSoon);
+  if (kind.reason) reason.input.addEventListener("input", askSoon);
   let answer = null;
   let timer = 0;
 
@@ -110,7 +107,7 @@ export async function openBulkReview(name, wanted, count, done) {
       return;
     }
     const body = { ...wanted, action: kind.action ?? name, ...fields.read() };
-    if (name === "resume") body.name = reason.value.trim();
+    if (name === "resume") body.name = reason.read();
     const mine = timer;
     const found = await panel.load(
       (signal) => sendJson("POST", "bulk/review", body, signal),
@@ -129,13 +126,12 @@ export async function openBulkReview(name, wanted, count, done) {
       kind.text ? h("p", {}, kind.text) : null,
       kind.isIrreversible ? createCallout("overdue", "This cannot be undone.") : null,
       fields.element,
-      h("label", { for: reasonId }, kind.reason ?? "Reason"),
-      reason,
+      reason.elements,
       h("section", { class: "bulk-review", "aria-label": "What it does" }, panel.element),
     ],
-    watch: [panel.element, reason],
+    watch: [panel.element, reason.input],
     confirmLabel: kind.label,
-    conf: () => ({ ...(answer?.conf ?? {}), reason: reason.value.trim() }),
+    conf: () => ({ ...(answer?.conf ?? {}), reason: reason.read() }),
     done: `${kind.label}: ${many}`,
     sent: done,
   });
@@ -153,7 +149,7 @@ function drawReview(kind, review) {
     review.irreversible
       ? createCallout(
           "overdue",
-          `Of ${formatCountWithNoun(review.irreversible, "topic")} it changes keys because of which runs can remove records for good.`,
+          `Because of it, runs can remove records of ${formatCountWithNoun(review.irreversible, "topic")} for good.`,
         )
       : null,
     review.shown.length ? createTakenTable(kind, review) : null,
@@ -202,18 +198,10 @@ function describeChanges(row) {
   return h(
     "ul",
     { class: "plain-list" },
-    row.changes.map(({ name, before, after, is_irreversible: isIrreversible }) =>
-      h(
-        "li",
-        {},
-        h("code", {}, name),
-        ": ",
-        describeValue(name, before),
-        " → ",
-        describeValue(name, after),
-        isIrreversible ? h("small", { class: "late" }, " can remove for good") : null,
-      ),
+    row.changes.map(({ name, before, after }) =>
+      h("li", {}, h("code", {}, name), ": ", describeValue(name, before), " → ", describeValue(name, after)),
     ),
+    row.is_irreversible ? h("li", {}, h("small", { class: "late" }, "Runs can remove records for good.")) : null,
   );
 }
 
