@@ -49,7 +49,7 @@ from winnow.pipeline.erase.purge import purge_deleted_topic
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
-from winnow.pipeline.topics.recovery import RecoveryReport
+from winnow.pipeline.topics.recovery_report import RecoveryReport
 from winnow.store.audit import AuditAction
 from winnow.store.rows import Window
 

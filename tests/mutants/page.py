@@ -233,7 +233,7 @@ PAGE = (
     .changes("bulk._review_topics", never("may_act"))
     .caught_by("test_topics_that_it_cannot_take_are_named_with_the_reason"),
     Mutant("bulk-removal-unsaid", "a review does not say that runs will remove records for good by what it changes")
-    .changes("bulk._review_configuration", never("_can_remove_records"))
+    .changes("bulk._review_configuration", replace("_can_remove_records(overrides, config, settings)", "False"))
     .caught_by("test_filter_becomes_names_and_each_change_is_shown_with_what_is_for_good"),
     Mutant("bulk-not-as-reviewed", "a run changes other topics, or otherwise, than somebody reviewed")
     .changes("bulk_steps.change_many", never("compute_review_digest"))

@@ -22,7 +22,7 @@ from winnow.errors import DamagedMetadataError, UsageError, WinnowError, find_wo
 from winnow.values.counts import format_count
 
 if TYPE_CHECKING:
-    from winnow.pipeline.topics.recovery import FoundSnapshot, RecoveryReport
+    from winnow.pipeline.topics.recovery_report import FoundSnapshot, RecoveryReport
 
 Metadata = Annotated[
     str | None,

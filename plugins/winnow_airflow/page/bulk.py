@@ -227,9 +227,7 @@ def _review_configuration(
         for key in sorted({*overrides, *after})
         if overrides.get(key) != after.get(key)
     ]
-    review.take(
-        seen, overrides, changes, is_irreversible=_can_remove_records(overrides, config, settings)
-    )
+    review.take(seen, overrides, changes, is_irreversible=_can_remove_records(overrides, config, settings))
 
 
 def _can_remove_records(overrides: Mapping[str, str], after: TopicConfig, settings: Settings) -> bool:

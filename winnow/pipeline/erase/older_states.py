@@ -16,7 +16,8 @@ from winnow.pipeline.erase.scan import Progress
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.adoption import FoundFolder, adopt_all, adopt_topic
 from winnow.pipeline.topics.deletion import restore_topic
-from winnow.pipeline.topics.recovery import RecoveryReport, recover_topic
+from winnow.pipeline.topics.recovery import recover_topic
+from winnow.pipeline.topics.recovery_report import RecoveryReport
 
 
 def recover_without_erased(

@@ -21,13 +21,9 @@ from winnow.log.warehouse_survey import FoundMetadata, survey_table
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.older_worlds import UNCHANGED, OlderWorld
-from winnow.pipeline.topics.recovery import (
-    RecoveryReport,
-    TopicRecovery,
-    describe_recovery,
-    look_at_table,
-    run_recovery,
-)
+from winnow.pipeline.topics.recovery import run_recovery
+from winnow.pipeline.topics.recovery_report import RecoveryReport, describe_recovery
+from winnow.pipeline.topics.recovery_survey import TopicRecovery, look_at_table
 from winnow.store.audit import AuditAction
 
 _UUID_CHARACTERS = 36
