@@ -104,6 +104,11 @@ def test_search_goes_on_until_all_is_searched_and_is_saved_without_what_was_look
     page.get_by_role("button", name="Search", exact=True).click()
     expect(page.locator(".search-progress")).to_contain_text(re.compile(r"Searched (.+) of \1, \d+ matches"))
     found = page.get_by_role("group", name="Records found")
+    numbers = found.locator('td[data-column="partition"]').all_inner_texts()
+    keys = found.locator('[data-key^="match-"]').evaluate_all("buttons => buttons.map((one) => one.dataset.key)")
+    offsets = [int(key.removeprefix("match-")) for key in keys]
+    of_first = [offset for number, offset in zip(numbers, offsets, strict=True) if number == numbers[0]]
+    assert of_first == sorted(of_first, reverse=True), "the newest match is the first"
     assert all(each.startswith("0-1") for each in found.locator('td[data-column="key"]').all_inner_texts())
     assert any(each.endswith("/records/search") for each in addresses)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

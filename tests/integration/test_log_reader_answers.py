@@ -14,6 +14,7 @@ from tests.support.reader_lake import HOUR_MS, LARGE_VALUE_BYTES, OTHERS, PLANTE
 from winnow.errors import UnknownTopicError, UsageError
 from winnow.log_reader import search
 from winnow.log_reader.answering import answer_request
+from winnow.pipeline.read import record_search
 
 Ask = Callable[..., Any]
 
@@ -86,19 +87,29 @@ def test_newest_records_of_all_partitions_are_paged_to_the_first(ask: Ask) -> No
 
 
 def search_all(ask: Ask, page: dict[str, Any] | None = None, limit: int = 50, **terms: Any) -> list[int]:
-    """The offsets that a search finds, from question to question; its progress never goes back."""
+    """The offsets that a search finds, from question to question, and from the newest on the same backwards."""
+    found = search_in_order(ask, page, limit, terms)
+    assert search_in_order(ask, page, limit, {"newest_first": True, **terms}) == found[::-1]
+    return found
+
+
+def search_in_order(ask: Ask, page: dict[str, Any] | None, limit: int, terms: dict[str, Any]) -> list[int]:
+    """The offsets that a search finds in one partition, in the order of its answers; its progress never goes back."""
     found: list[int] = []
     place, searched = None, -1
+    before: dict[str, int] = {}
     while True:
-        answer = ask("search", page=page, limit=limit, place=place, **terms)
+        answer = ask("search", page=page, limit=limit, place=place, before_offsets=before, **terms)
         assert answer["searched_bytes"] >= searched
         assert len(answer["records"]) <= limit
         searched = answer["searched_bytes"]
         found += list_offsets(answer)
-        if answer["place"] is None:
+        if answer["place"] is None and answer["before_offsets"] is None:
             assert searched == answer["total_bytes"]
             return found
-        place = {"partition": answer["place"]["partition"], "offset": int(answer["place"]["offset"])}
+        if answer["place"] is not None:
+            place = {"partition": answer["place"]["partition"], "offset": int(answer["place"]["offset"])}
+        before = {number: int(offset) for number, offset in (answer["before_offsets"] or {}).items()}
 
 
 def test_records_are_searched_by_what_they_show(ask: Ask) -> None:
@@ -125,6 +136,7 @@ def test_search_reads_a_bounded_part_and_goes_on(ask: Ask, monkeypatch: pytest.M
     monkeypatch.setattr(search, "MAXIMUM_READ_BYTES", 1)
     assert search_all(ask, key_prefix="other-1") == list(range(10, 20))
     monkeypatch.setattr(search, "_ROWS", 7)
+    monkeypatch.setattr(record_search, "_WINDOW_BYTES", 500)
     assert search_all(ask, key_prefix="other-") == list(range(3, OTHERS))
 
 

@@ -76,6 +76,12 @@ PAGE = (
     Mutant("reclaimable-in-part-is-unknown", "one partition that is unknown hides what the others would free")
     .changes("build_topic_overview", replace("sum(reclaimable) or A", "A"))
     .caught_by("test_reclaimable_bytes_of_a_topic_are_at_least_those_of_the_partitions_that_are_known"),
+    Mutant("search-from-the-newest-leaves-out", "a search from the newest on goes on below what it has not looked at")
+    .changes("search._search_newest", replace("{window.partition: offset}", "{window.partition: offset - 1}"))
+    .caught_by("test_records_are_searched_by_what_they_show"),
+    Mutant("search-window-overlaps", "a search from the newest on tells a record twice")
+    .changes("search._read_window", replace("last < window.end", "True"))
+    .caught_by("test_search_reads_a_bounded_part_and_goes_on"),
     Mutant("search-leaves-out", "a search goes on behind the first record that it has not looked at")
     .changes("search._search_from", replace("rows.column(A)[-1].as_py() + 1", "rows.column(A)[-1].as_py() + 2"))
     .caught_by("test_search_reads_a_bounded_part_and_goes_on"),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from winnow.pipeline.read.record_search import SearchTerms, ShownContent, find_field, matches
+from tests.catalogue.log_builder import build_log, build_segment
+from winnow.log.topic_log import TopicLog
+from winnow.pipeline.read import record_search
+from winnow.pipeline.read.browse import BrowsedPartition
+from winnow.pipeline.read.record_search import SearchTerms, ShownContent, find_field, matches, open_scope
 
 ORDER = ShownContent(
     b"order-17",
@@ -82,3 +87,38 @@ def test_a_range_of_time_begins_with_its_first_instant_and_ends_before_its_last(
     else:
         low, high = from_ms or 0, 10 if until_ms is None else until_ms
         assert terms.includes_time(timestamp_ms) == (timestamp_ms is not None and low <= timestamp_ms < high)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), min_size=1, max_size=3), st.data())
+def test_search_from_the_newest_looks_once_at_each_offset_and_at_newer_segments_first(
+    times_ms: list[list[int]], data: st.DataObject
+) -> None:
+    """``times_ms``: of the segments of each partition, ten offsets and 100 bytes long; offsets fall from ``before``."""
+    start = data.draw(st.integers(0, 30))
+    partitions = [
+        BrowsedPartition(
+            cast("TopicLog", None),
+            build_log(
+                *(build_segment(place * 10, place * 10 + 9, at_ms=at_ms) for place, at_ms in enumerate(times)),
+                partition=number,
+                log_start_offset=min(start, len(times) * 10),
+            ),
+        )
+        for number, times in enumerate(times_ms)
+    ]
+    scope = open_scope(partitions, SearchTerms(field="id"))
+    before = {number: data.draw(st.integers(0, len(times) * 10)) for number, times in enumerate(times_ms)}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(record_search, "_WINDOW_BYTES", data.draw(st.integers(1, 200)))
+        windows = list(scope.list_newest(before))
+    for number, times in enumerate(times_ms):
+        offsets = [
+            offset
+            for window in windows
+            if window.partition == number
+            for offset in reversed(range(window.start, window.end))
+        ]
+        assert offsets == list(reversed(range(min(start, len(times) * 10), before[number])))
+    if all(times == sorted(times) for times in times_ms):
+        newest = [window.segment.max_timestamp_ms or 0 for window in windows]
+        assert newest == sorted(newest, reverse=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from winnow.errors import UsageError
 from winnow.log_reader.key_text import KeyEncoding, parse_key
@@ -14,7 +15,15 @@ from winnow.log_reader.records import MAXIMUM_LISTED_VALUE_BYTES, MAXIMUM_RECORD
 from winnow.log_reader.shown_records import ShownRecords
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.browse import open_partition
-from winnow.pipeline.read.record_search import SearchPlace, SearchScope, SearchTerms, ShownContent, matches, open_scope
+from winnow.pipeline.read.record_search import (
+    SearchPlace,
+    SearchScope,
+    SearchTerms,
+    SearchWindow,
+    ShownContent,
+    matches,
+    open_scope,
+)
 from winnow.pipeline.read.records import read_log_segment
 from winnow.pipeline.topics.topic_view import load_topic_view
 
@@ -28,7 +37,8 @@ def search(installation: Installation, topic: str, parameters: Parameters) -> An
     """Search records; ``place`` of the answer is where the next question goes on, None at the end.
 
     Parameters: ``partition`` (none: all), ``limit``, ``place``, and the terms: ``key_prefix`` with ``encoding``,
-    ``value_text``, ``field``, ``field_value``, ``header``, ``header_value``, ``from_ms``, ``until_ms``.
+    ``value_text``, ``field``, ``field_value``, ``header``, ``header_value``, ``from_ms``, ``until_ms``. With
+    ``newest_first`` ``before_offsets`` stands for ``place``: by partition, the offset below which it goes on.
     """
     terms = _parse_terms(parameters)
     view = load_topic_view(installation, topic)
@@ -37,16 +47,26 @@ def search(installation: Installation, topic: str, parameters: Parameters) -> An
     scope = open_scope([open_partition(view, number) for number in numbers], terms)
     shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
-    place = _search_from(scope, _parse_place(parameters), terms, shown, limit)
-    total = scope.total_bytes
+    place: SearchPlace | None = None
+    before: dict[int, int] | None = None
+    if parameters.flag("newest_first"):
+        before = _search_newest(scope, parameters.numbers_by_number("before_offsets"), terms, shown, limit)
+    else:
+        place = _search_from(scope, _parse_place(parameters), terms, shown, limit)
+    searched = scope.total_bytes
+    if place is not None:
+        searched = scope.compute_searched_bytes(place)
+    elif before is not None:
+        searched = scope.compute_bytes_from(before)
     document = {
         "topic": topic,
         "partition": only,
         "partitions": len(view.partitions),
         "records": shown.documents,
-        "searched_bytes": total if place is None else scope.compute_searched_bytes(place),
-        "total_bytes": total,
+        "searched_bytes": searched,
+        "total_bytes": scope.total_bytes,
         "place": None if place is None else {"partition": place.partition, "offset": str(place.offset)},
+        "before_offsets": None if before is None else {str(number): str(offset) for number, offset in before.items()},
         "has_formats": view.config.row_shape.is_typed,
     }
     where = "all partitions" if only is None else f"partition {only}"
@@ -89,21 +109,52 @@ def _search_from(
 ) -> SearchPlace | None:
     """Collect matches into ``shown`` until there are ``limit``, or enough was read; return where to go on."""
     left_bytes = MAXIMUM_READ_BYTES
-    for browsed, segment, start in scope.list_from(begin):
-        number = browsed.partition.partition
-        with browsed.explain_errors():
-            for batch in read_log_segment(browsed.log, segment, start, -1):
-                for rows in _split(batch):
-                    for row, offset in _find_matches(rows, terms, shown):
-                        shown.add([rows.slice(row, 1)])
-                        if shown.is_full:
-                            return SearchPlace(number, offset)
-                        if len(shown.documents) >= limit:
-                            return SearchPlace(number, offset + 1)
-                    left_bytes -= rows.nbytes
-                    if left_bytes <= 0:
-                        return SearchPlace(number, rows.column("offset")[-1].as_py() + 1)
+    for window in scope.list_from(begin):
+        for rows in _read_window(window):
+            for row, offset in _find_matches(rows, terms, shown):
+                shown.add([rows.slice(row, 1)])
+                if shown.is_full:
+                    return SearchPlace(window.partition, offset)
+                if len(shown.documents) >= limit:
+                    return SearchPlace(window.partition, offset + 1)
+            left_bytes -= rows.nbytes
+            if left_bytes <= 0:
+                return SearchPlace(window.partition, rows.column("offset")[-1].as_py() + 1)
     return None
+
+
+def _search_newest(
+    scope: SearchScope, before: dict[int, int], terms: SearchTerms, shown: ShownRecords, limit: int
+) -> dict[int, int] | None:
+    """Collect matches into ``shown`` from the newest on, as :func:`_search_from`; return below what to go on."""
+    left_bytes = MAXIMUM_READ_BYTES
+    ends = {browsed.partition.partition: browsed.log_end_offset for browsed, _ in scope.partitions} | before
+    for window in scope.list_newest(before):
+        if left_bytes <= 0:
+            return ends
+        matched: list[tuple[int, pa.RecordBatch]] = []
+        for rows in _read_window(window):
+            matched += [(offset, rows.slice(row, 1)) for row, offset in _find_matches(rows, terms, shown)]
+            left_bytes -= rows.nbytes
+        for offset, record in reversed(matched):
+            shown.add([record])
+            if shown.is_full:
+                return ends | {window.partition: offset + 1}
+            if len(shown.documents) >= limit:
+                return ends | {window.partition: offset}
+        ends[window.partition] = window.start
+    return None
+
+
+def _read_window(window: SearchWindow) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ``window``, a few at a time, in offset order."""
+    with window.browsed.explain_errors():
+        for batch in read_log_segment(window.browsed.log, window.segment, window.start, -1):
+            first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
+            if first >= window.end:
+                return
+            below = batch if last < window.end else batch.filter(pc.less(batch.column("offset"), window.end))
+            yield from _split(below)
 
 
 def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from winnow_airflow.page.request_body import RequestBody
 MAXIMUM_KEY_CHARACTERS: Final = 100_000
 MAXIMUM_SEARCH_CHARACTERS: Final = 1_000
 MAXIMUM_SUITE_CHARACTERS: Final = 200
+MAXIMUM_SEARCHED_PARTITIONS: Final = 10_000
 
 router = APIRouter(prefix="/api/topics/{topic}/records", dependencies=[may_view, own_request])
 
@@ -104,7 +105,10 @@ class SearchPlaceBody(RequestBody):
 
 
 class SearchBody(ShownBody):
-    """What records must have, all of it; ``partition`` None: in any. ``place``: where the last answer ended."""
+    """What records must have, all of it; ``partition`` None: in any. ``place``: where the last answer ended.
+
+    With ``newest_first`` that is ``before_offsets``.
+    """
 
     partition: Partition | None = None
     key_prefix: SearchText = ""
@@ -118,6 +122,8 @@ class SearchBody(ShownBody):
     until_ms: TimestampMs | None = None
     limit: Annotated[int, Field(ge=1, le=200)] = 50
     place: SearchPlaceBody | None = None
+    newest_first: bool = False
+    before_offsets: dict[PartitionText, Offset] = Field(default_factory=dict, max_length=MAXIMUM_SEARCHED_PARTITIONS)
 
 
 def require_record_reader(user: GetUserDep, installation: InstallationDep) -> str:
@@ -155,6 +161,7 @@ async def search(
 ) -> Response:
     """Search a bounded part of the records, and return where to go on."""
     parameters = body.model_dump(exclude_none=True)
+    parameters["before_offsets"] = {number: int(offset) for number, offset in body.before_offsets.items()}
     if body.place is not None:
         parameters["place"] = {"partition": body.place.partition, "offset": int(body.place.offset)}
     return await answer_with_audit(request, installation, now_ms, reader, topic, "search", parameters)

@@ -1,17 +1,23 @@
 """Searches the records that readers see for what they show: prefix of the key, text, a field of JSON, a header, a time.
 
-Partition after partition, by offset, a bounded number of bytes at a time: a place says where to go on.
+A bounded number of bytes at a time, partition after partition by offset, or newest first in all of them: a place says
+where to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
 from winnow.pipeline.read.browse import BrowsedPartition
 from winnow.values.model import Segment
+
+_WINDOW_BYTES: Final = 8 << 20
+"""Of a segment's file that a search from the newest reads at a time, since its records are there oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,21 @@ class SearchPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchWindow:
+    """The offsets of a segment that are read at once: from ``start``, below ``end``."""
+
+    browsed: BrowsedPartition
+    segment: Segment
+    start: int
+    end: int
+
+    @property
+    def partition(self) -> int:
+        """The number of the partition."""
+        return self.browsed.partition.partition
+
+
+@dataclass(frozen=True, slots=True)
 class SearchScope:
     """The segments that a search reads, by partition."""
 
@@ -80,23 +101,62 @@ class SearchScope:
 
     def compute_searched_bytes(self, place: SearchPlace) -> int:
         """Compute how much of the segments lies before ``place``; of the segment that it cuts, by its offsets."""
-        searched = 0
+        done = {
+            number: place.offset if number == place.partition else 0
+            for browsed, _ in self.partitions
+            if (number := browsed.partition.partition) >= place.partition
+        }
+        return self._sum_bytes_below(done)
+
+    def compute_bytes_from(self, before: Mapping[int, int]) -> int:
+        """Compute how much of the segments lies at ``before``, by partition, and above; of a cut one by its offsets."""
+        return self.total_bytes - self._sum_bytes_below(before)
+
+    def _sum_bytes_below(self, offsets: Mapping[int, int]) -> int:
+        """Sum what lies below offsets, by partition; all of a partition without one."""
+        total = 0
         for browsed, segments in self.partitions:
-            number = browsed.partition.partition
+            end = offsets.get(browsed.partition.partition)
             for segment in segments:
                 span = segment.last_offset - segment.first_offset + 1
-                done = span if number < place.partition else min(max(place.offset - segment.first_offset, 0), span)
-                searched += segment.size_bytes * done // span if number <= place.partition else 0
-        return searched
+                below = span if end is None else min(max(end - segment.first_offset, 0), span)
+                total += segment.size_bytes * below // span
+        return total
 
-    def list_from(self, place: SearchPlace) -> Iterator[tuple[BrowsedPartition, Segment, int]]:
-        """Yield the segments from ``place`` on, each with the first offset that is wanted."""
+    def list_from(self, place: SearchPlace) -> Iterator[SearchWindow]:
+        """Yield the segments from ``place`` on, each as one window."""
         for browsed, segments in self.partitions:
             number = browsed.partition.partition
             if number < place.partition:
                 continue
             start = max(browsed.log_start_offset, place.offset if number == place.partition else 0)
-            yield from ((browsed, segment, start) for segment in segments if segment.last_offset >= start)
+            for segment in segments:
+                if segment.last_offset >= start:
+                    yield SearchWindow(browsed, segment, start, segment.last_offset + 1)
+
+    def list_newest(self, before: Mapping[int, int]) -> Iterator[SearchWindow]:
+        """Yield windows below the offsets ``before``, by partition: those of the newest segments first.
+
+        Which of two partitions has the newer segment is told by the newest timestamps; within one, offsets fall.
+        """
+        return heapq.merge(
+            *(
+                _list_windows(browsed, segments, before.get(browsed.partition.partition, browsed.log_end_offset))
+                for browsed, segments in self.partitions
+            ),
+            key=lambda window: -(window.segment.max_timestamp_ms or 0),
+        )
+
+
+def _list_windows(browsed: BrowsedPartition, segments: Sequence[Segment], before: int) -> Iterator[SearchWindow]:
+    for segment in reversed(segments):
+        first, end = max(segment.first_offset, browsed.log_start_offset), min(segment.last_offset + 1, before)
+        span = segment.last_offset - segment.first_offset + 1
+        step = max(1, span * _WINDOW_BYTES // max(segment.size_bytes, 1))
+        while first < end:
+            start = max(first, end - step)
+            yield SearchWindow(browsed, segment, start, end)
+            end = start
 
 
 def open_scope(partitions: Sequence[BrowsedPartition], terms: SearchTerms) -> SearchScope:

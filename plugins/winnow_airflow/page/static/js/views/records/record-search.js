@@ -35,13 +35,14 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
       h("option", { value: each }, each === "text" ? "Text" : each === "hex" ? "Hex" : "Base64"),
     ),
   );
+  const order = h("input", { type: "checkbox", checked: true, "data-key": "search-newest-first" });
   const progress = h("div", { class: "search-progress" });
   const results = h("div", {});
   let running = null;
   let found = null;
 
   function readBody() {
-    const body = { decoded: isDecoded(), encoding: encoding.value };
+    const body = { decoded: isDecoded(), encoding: encoding.value, newest_first: order.checked };
     for (const [name] of FIELDS) {
       const text = inputs[name].value;
       if (text === "" || TIMES.includes(name)) continue;
@@ -73,10 +74,11 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
         draw();
         const body = { ...found.body, limit: Math.min(MATCHES_PER_STRETCH, end - found.records.length) };
         if (found.answer?.place) body.place = found.answer.place;
+        if (found.answer?.before_offsets) body.before_offsets = found.answer.before_offsets;
         found.answer = await sendJson("POST", path, body, mine.signal);
         if (running !== mine) return;
         found.records.push(...found.answer.records);
-      } while (found.answer.place && found.records.length < end);
+      } while (hasMore(found.answer) && found.records.length < end);
     } catch (error) {
       if (running !== mine) return;
       if (error.name === "AbortError") found.isStopped = true;
@@ -111,7 +113,7 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
       h("span", {}, describeProgress()),
       running
         ? createButton("Stop", { key: "stop-search", onPress: stop })
-        : answer?.place || (!answer && found.isStopped)
+        : hasMore(answer) || (!answer && found.isStopped)
           ? createButton("Go on", { key: "search-on", onPress: goOn })
           : null,
       running ? null : createButton("Close", { shape: "close", kind: "ghost", key: "close-search", onPress: close }),
@@ -165,6 +167,7 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
       FIELDS.map(([name, text]) =>
         h("span", { class: "row" }, label(name, text), inputs[name], name === "key_prefix" ? encoding : null),
       ),
+      h("label", { class: "toggle" }, order, "newest matches first"),
       h("button", { type: "submit", class: "button solid", "data-key": "search" }, "Search"),
       saved.element,
     ),
@@ -172,6 +175,10 @@ export function createRecordSearch(topic, { isDecoded, getFormat, openRecord }) 
     results,
   );
   return { element, draw, stop: () => running?.abort() };
+}
+
+function hasMore(answer) {
+  return Boolean(answer?.place || answer?.before_offsets);
 }
 
 function createInput(name, placeholder = "") {
