@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.support.erasing import KEY, define_erasing_world, erase, read_content
 from tests.support.world import TOPIC, World, record
 from winnow.errors import ConfigurationError, DamagedBackupError, EraseRefusedError, RunAgainError, UsageError
 from winnow.files import storage
-from winnow.pipeline.backup.backup_place import BackupPlace
+from winnow.pipeline.backup.backup_place import BackupPlace, CopiedFile
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.erased_backups import ErasedBackups, erase_backups
 from winnow.pipeline.backup.verify import verify_backup
@@ -223,6 +224,51 @@ def test_backup_that_is_made_while_others_are_deleted_is_given_up(
     assert BackupPlace(str(backups)).list_ids() == ids[1:]
     erase_all(world)
     assert (len(back_up(world)) > 0, list_broken(backups)) == (True, [])
+
+
+@pytest.mark.parametrize("stands_at", ["a file", "its check"])
+def test_call_that_stood_still_while_another_completed_it_deletes_nothing_that_a_later_backup_needs(
+    world: World, backups: Path, monkeypatch: pytest.MonkeyPatch, stands_at: str
+) -> None:
+    """An old file can be live again by an undo. Who stops between check and deletion says what that backup lacks."""
+    place = BackupPlace(str(backups))
+    old = next(path for path in list_holding_in(backups, KEY) if path.suffix == ".parquet")
+    content, path = old.read_bytes(), old.relative_to(backups / "files")
+    passed: list[str] = []
+    list_going, delete = BackupPlace.list_going, storage.delete
+
+    def complete_otherwise() -> None:
+        if passed:
+            return
+        passed.append("paused")
+        erase_all(world)
+        old.parent.mkdir(parents=True, exist_ok=True)
+        old.write_bytes(content)
+        newest = place.read(place.list_ids()[-1])
+        (topic,) = newest.topics
+        files = [*place.read_list(topic.files).values(), CopiedFile(str(path), "data", len(content), "0" * 64)]
+        topics = (replace(topic, files=place.write_list(files)),)
+        place.write(replace(newest, created_at_ms=newest.created_at_ms + 1_000, topics=topics))
+
+    def pause_at_check(self: BackupPlace) -> set[str]:
+        complete_otherwise()
+        return list_going(self)
+
+    def pause_at_file(uri: str, *, below: str | None = None) -> bool:
+        if uri.endswith(str(path)):
+            complete_otherwise()
+        return delete(uri, below=below)
+
+    if stands_at == "its check":
+        monkeypatch.setattr(BackupPlace, "list_going", pause_at_check)
+        with pytest.raises(RunAgainError, match=r"Another call has deleted backups .*deleted nothing more"):
+            erase_all(world)
+        assert old.read_bytes() == content
+    else:
+        monkeypatch.setattr(storage, "delete", pause_at_file)
+        with pytest.raises(DamagedBackupError, match=r"lacks 1 file .*winnow backup create"):
+            erase_all(world)
+    assert passed
 
 
 def test_command_lists_deletes_and_answers_in_json(

@@ -56,6 +56,16 @@ BACKUPS = (
     Mutant("erased-backup-shared-files", "files go that a newer backup names")
     .changes("erased_backups._delete", replace("A - _list_files(place, remaining)", "A"))
     .caught_by("test_backup_of_before_an_erasure_goes_with_every_byte_of_the_key_and_newer_ones_stay_whole"),
+    Mutant("erased-backup-overtaken", "a call that stood still deletes what a later backup needs")
+    .changes("erased_backups._delete_all", never("issuperset"))
+    .caught_by(
+        "test_call_that_stood_still_while_another_completed_it_deletes_nothing_that_a_later_backup_needs[its check]"
+    ),
+    Mutant("erased-backup-lacking", "a backup that lacks a file since it was made is not told of")
+    .changes("erased_backups._require_whole", never("lost"))
+    .caught_by(
+        "test_call_that_stood_still_while_another_completed_it_deletes_nothing_that_a_later_backup_needs[a file]"
+    ),
     Mutant("erased-backup-unseen", "a backup is made of files that are being deleted")
     .changes("_Creation._require_none_going", never("going"))
     .caught_by("test_backup_that_is_made_while_others_are_deleted_is_given_up"),

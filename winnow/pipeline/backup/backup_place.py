@@ -22,7 +22,14 @@ from pathlib import Path
 from typing import Final
 
 from winnow.clock import format_ms
-from winnow.errors import DamagedBackupError, FormatVersionError, ServiceError, UsageError, WinnowError
+from winnow.errors import (
+    DamagedBackupError,
+    FormatVersionError,
+    RunAgainError,
+    ServiceError,
+    UsageError,
+    WinnowError,
+)
 from winnow.files import storage
 from winnow.files.file_copies import FileDigest, compute_data_digest, compute_file_digest
 from winnow.log.table_pointers import TableRole
@@ -238,8 +245,19 @@ class BackupPlace:
         return self._read_document("backups", backup_id)
 
     def mark_going(self, backup_id: str) -> None:
-        """Write on record that a backup is being deleted; before the first of its files goes."""
-        data = storage.read_bytes(self.locate(f"backups/{backup_id}.json"))
+        """Write on record that a backup is being deleted; before the first of its files goes.
+
+        Raises:
+            RunAgainError: the backup is gone.
+        """
+        try:
+            data = storage.read_bytes(self.locate(f"backups/{backup_id}.json"))
+        except FileNotFoundError:
+            raise RunAgainError(
+                f"Another call has deleted the backup {backup_id} in {self.uri} meanwhile.",
+                left="This call deleted nothing.",
+                next=f"See what is left: winnow backup erase {self.uri} --list",
+            ) from None
         storage.write_bytes(self.locate(f"going/{backup_id}.json"), data)
 
     def unmark_going(self, backup_id: str) -> None:
@@ -251,6 +269,10 @@ class BackupPlace:
         uri = self.locate(f"backups/{backup_id}.json")
         storage.delete(uri, below=self.uri)
         storage.sync_deletions([uri])
+
+    def list_going(self) -> set[str]:
+        """List the backups that are being deleted."""
+        return set(self._list_documents("going"))
 
     def read_going(self) -> dict[str, Backup]:
         """Read the records of backups that are being deleted, by id; raises as :meth:`read`."""

@@ -4,7 +4,8 @@ A backup is free of an erasure if the topic's state in it says that the erasure'
 of that life of the topic goes: its document first, then the files that no remaining backup names. Files are shared by
 the backups of a folder, so a record of what goes is written before anything is deleted, and a backup that is being made
 meanwhile is given up when it finds that record. One of the two sees the other: the record is written before the backups
-are listed, and a backup's document before the records are listed.
+are listed, and a backup's document before the records are listed. A call that finds its records gone before a deletion
+was overtaken by another one, which has completed it: it deletes nothing more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from winnow.config.masking import mask
-from winnow.errors import EraseRefusedError, KeptVersionsError, RunAgainError
+from winnow.errors import DamagedBackupError, EraseRefusedError, KeptVersionsError, RunAgainError
 from winnow.files import storage
 from winnow.log.table_files import open_table_walk
 from winnow.pipeline.admin.erased_versions import open_versions
@@ -203,30 +204,65 @@ def _delete(installation: Installation, place: BackupPlace, marked: Mapping[str,
     """Delete the marked backups, and what no other one names by now. A call that was killed is completed by the next.
 
     Raises:
-        RunAgainError: an earlier version of a file is left in the object store.
+        RunAgainError: an earlier version of a file is left in the object store, or another call completed this one.
+        DamagedBackupError: a backup that was made meanwhile lacks a file.
     """
     if not marked:
         return
     for name in marked:
         place.delete_document(name)
     # Listed after the marks were written: a backup that is not among them yet sees the marks, and is given up.
-    remaining = [place.read(name) for name in place.list_ids()]
+    ids = place.list_ids()
+    remaining = [place.read(name) for name in ids]
     gone = _list_files_to_delete(place, marked.values()) - _list_files(place, remaining)
     documents = _list_documents(marked.values()) - _list_documents(remaining)
-    _delete_all(place, [f"files/{path}" for path in sorted(gone)], watch)
-    _delete_versions(installation, place, gone)
-    _delete_all(place, sorted(documents), lambda what, done, total: None)
+    try:
+        _delete_all(place, marked, [f"files/{path}" for path in sorted(gone)], watch)
+        _delete_versions(installation, place, gone)
+        _delete_all(place, marked, sorted(documents), lambda what, done, total: None)
+    finally:
+        _require_whole(place, [name for name in place.list_ids() if name not in ids], gone)
     for name in marked:
         detail = f"{name} in {mask('backup', place.uri)}: held erased records"
         record_action(installation, AuditAction.DELETE_BACKUP, "", detail=detail)
         place.unmark_going(name)
 
 
-def _delete_all(place: BackupPlace, paths: Sequence[str], watch: Watcher) -> None:
+def _delete_all(place: BackupPlace, marked: Mapping[str, Backup], paths: Sequence[str], watch: Watcher) -> None:
+    """Delete ``paths``, each only while all of ``marked`` are on record: then no backup made meanwhile can need it."""
+
+    def delete(uri: str) -> None:
+        if not place.list_going().issuperset(marked):
+            raise RunAgainError(
+                f"Another call has deleted backups in {place.uri} meanwhile.",
+                left="This call deleted nothing more.",
+                next=f"See what is left: winnow backup erase {place.uri} --list",
+            )
+        storage.delete(uri, below=place.uri)
+
     uris = [place.locate(path) for path in paths]
-    for done, _ in enumerate(iterate_parallel(lambda uri: storage.delete(uri, below=place.uri), uris), 1):
+    for done, _ in enumerate(iterate_parallel(delete, uris), 1):
         watch("Deleting files", done, len(uris))
     storage.sync_deletions(uris)
+
+
+def _require_whole(place: BackupPlace, backups: Sequence[str], deleted: Set[str]) -> None:
+    """Check that none of ``backups``, which were made meanwhile, names what was deleted.
+
+    Raises:
+        DamagedBackupError: one does: this call stood still amid a deletion while another one completed it.
+    """
+    for name in backups:
+        files = _list_files(place, [place.read(name)]) & deleted
+        lost = sum(not storage.exists(place.locate_file(path)) for path in files)
+        if lost:
+            document = place.locate(f"backups/{name}.json")
+            raise DamagedBackupError(
+                f"The backup {document} was made while backups were deleted by two calls, and lacks "
+                f"{format_count(lost, 'file')} that one of them deleted.",
+                left="The lake has them, and no other backup needs them.",
+                next=f"Make another one: winnow backup create {place.uri}",
+            )
 
 
 def _delete_versions(installation: Installation, place: BackupPlace, gone: Set[str]) -> None:
