@@ -19,24 +19,24 @@ def undo_configuration(beginning: str, topic: str | None, reason: str | None) ->
         from winnow.pipeline.topics.configuration_undo import find_entry, list_changed_topics
 
         entry = find_entry(installation, beginning)
-        if topic is not None:
-            _undo(installation, entry, topic)
-            return
-        outcome = run_for_each_topic(list_changed_topics(entry), lambda each: _undo(installation, entry, each))
+        topics = list_changed_topics(entry) if topic is None else [topic]
+        outcome = run_for_each_topic(topics, lambda each: _undo(installation, entry, each))
+    for sentence in outcome.results:
+        print_lines(sentence)
     exit_with(outcome.exit_code)
 
 
-def _undo(installation: Installation, entry: AuditEntry, topic: str) -> None:
+def _undo(installation: Installation, entry: AuditEntry, topic: str) -> str:
+    """Undo the entry for ``topic``; return what was done."""
     from winnow.pipeline.topics.configuration_undo import plan_undo
     from winnow.pipeline.topics.definition import alter_topic
 
     undo = plan_undo(installation, entry, topic)
     if not undo.changes and not undo.deletions:
-        print_lines(f"Nothing is left to change: {topic} has the values from before the entry {entry.entry_id}.")
-        return
+        return f"Nothing is left to change: {topic} has the values from before the entry {entry.entry_id}."
     found = alter_topic(installation, topic, undo.changes, undo.deletions, undoes=undo)
     for notice in found.notices:
         print_message(f"notice: {notice}")
     values = [f"{key}={value}" for key, value in sorted(undo.changes.items())]
     values += [f"{key} is not set" for key in undo.deletions]
-    print_lines(f"Undid the entry {entry.entry_id} for topic {topic}: {format_names(values)}.")
+    return f"Undid the entry {entry.entry_id} for topic {topic}: {format_names(values)}."

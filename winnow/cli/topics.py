@@ -273,7 +273,7 @@ def alter(
         undo_configuration(undo, topic, reason)
         return
     if topic is None:
-        raise UsageError("Which topic is to be changed? Only --undo knows it.", left="Nothing was changed.")
+        raise UsageError("Name the topic that is to be changed.", left="Nothing was changed.")
     alters = bool(changes or delete_config or partitions is not None or accept_config)
     if not alters and not accept_older_head and not accept_kafka_config:
         raise UsageError(
