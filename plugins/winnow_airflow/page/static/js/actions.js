@@ -243,7 +243,7 @@ export function createTopicChangeButton(label, topic, { onPress, kind = "", key,
 
 /**
  * Opens a dialog that triggers change_topics with ``conf()`` and a reason; ``sent`` is called when it was triggered, and
- * ``ended`` when its DAG run has ended.
+ * ``ended`` when its DAG run has ended. ``proposedReason`` may be written over.
  */
 export function openTopicChangeDialog({
   title,
@@ -256,11 +256,13 @@ export function openTopicChangeDialog({
   sent,
   ended,
   ready,
+  proposedReason = "",
 }) {
   const field = createId("field");
   const reason = h("input", {
     id: field,
     name: "reason",
+    value: proposedReason.slice(0, MAXIMUM_REASON_CHARACTERS),
     required: true,
     maxlength: MAXIMUM_REASON_CHARACTERS,
     autocomplete: "off",
