@@ -22,8 +22,8 @@ from winnow.store.rows import AuditEntry
 WEEK_MS = 7 * 24 * 3_600_000
 """What the topic orders sets max.compaction.lag.ms to."""
 CHANGES = (
-    f'{{"orders":{{"retention.ms":[null,"2592000000"],"max.compaction.lag.ms":["86400000","{WEEK_MS}"],'
-    '"segment.ms":["60000",null]}}'
+    f'{{"orders":{{"max.compaction.lag.ms":["86400000","{WEEK_MS}"],"min.cleanable.dirty.ratio":["0.3","0.4"],'
+    '"segment.ms":[null,"3600000"]}}'
 )
 RUN = "airflow:change_partitions:manual__audit"
 
@@ -81,16 +81,17 @@ def test_tab_of_a_topic_has_its_own_entries(look: Open, audited: None) -> None:
 
 
 def test_change_of_configuration_is_undone_in_the_form_with_its_former_values(look: Open, audited: None) -> None:
-    """One key that the topic does not set as the entry left it is named; the review is that of any change."""
+    """One key that was changed again since is named; the review is that of any change."""
     seen = look("small")
     page = seen.at("#/topics/orders/audit")
-    page.get_by_role("link", name="Undo the change of max.compaction.lag.ms, retention.ms, segment.ms").click()
+    keys = "max.compaction.lag.ms, min.cleanable.dirty.ratio, segment.ms"
+    page.get_by_role("link", name=f"Undo the change of {keys}").click()
     note = page.get_by_text("The values from before the change by anna")
-    expect(note).to_contain_text("max.compaction.lag.ms, retention.ms, segment.ms")
+    expect(note).to_contain_text(keys)
     expect(page.get_by_label("max.compaction.lag.ms")).to_have_value("86400000")
-    expect(page.get_by_label("segment.ms")).to_have_value("60000")
-    expect(page.locator(".edit-bar")).to_contain_text("2 changes")
-    expect(page.get_by_role("alert")).to_contain_text("retention.ms is not set")
+    expect(page.get_by_label("segment.ms")).to_have_value("")
+    expect(page.locator(".edit-bar")).to_contain_text("3 changes")
+    expect(page.get_by_role("alert")).to_contain_text("min.cleanable.dirty.ratio is 0.5.")
     seen.picture("configuration-undo", whole=False)
     page.get_by_role("button", name="Review changes").click()
     dialog = page.get_by_role("dialog", name="Change the configuration of orders?")
@@ -98,8 +99,9 @@ def test_change_of_configuration_is_undone_in_the_form_with_its_former_values(lo
     expect(dialog.get_by_role("table", name="A run of now, before and after the change")).to_be_visible(timeout=20_000)
     agree(page, "Apply")
     conf = triggered(seen, "change_topics")["conf"]
-    assert conf["config"] == {"max.compaction.lag.ms": "86400000", "segment.ms": "60000"}
-    assert conf["expected"] == {"max.compaction.lag.ms": str(WEEK_MS), "segment.ms": None}
+    assert conf["config"] == {"max.compaction.lag.ms": "86400000", "min.cleanable.dirty.ratio": "0.3"}
+    assert conf["reset"] == ["segment.ms"]
+    assert conf["expected"]["max.compaction.lag.ms"] == str(WEEK_MS)
     expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
     assert "undo" not in page.url
 

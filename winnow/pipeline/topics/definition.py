@@ -161,7 +161,7 @@ def alter_topic(
             require_as_left(installation, undoes, read_overrides(found.table.properties))
         shown = _show_change(log, found, changes, deletions, accept_present=accept_present)
         require_second_person(installation, shown, approval)
-        checked[:] = [shown]  # the last one is of the head that the commit follows
+        checked.append(shown)  # the last one is of the head that the commit follows
 
     check(head)  # before partitions are added
     if accept_present:
@@ -182,7 +182,7 @@ def alter_topic(
         keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
         accepted_too = ["accepted what another tool changed"] if accept_present else []
         details = [*describe_undo(undoes), *keys, *accepted_too, *describe_approval(approval)]
-        values = {name: checked[0].values}
+        values = {name: checked[-1].values}
         record_action(installation, AuditAction.ALTER, name, detail=", ".join(details), changes=values)
         logs = load_partition_logs(log, log.head())
         notices = describe_consequences(logs, before or after, after, now_ms=installation.now_ms())
