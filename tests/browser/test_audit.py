@@ -11,6 +11,7 @@ from sqlalchemy import delete
 
 from tests.browser.airflow_servers import Server
 from tests.browser.conftest import Open
+from tests.browser.test_accessibility import list_violations
 from tests.browser.test_actions import agree, triggered
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
@@ -85,13 +86,17 @@ def test_change_of_configuration_is_undone_in_the_form_with_its_former_values(lo
     seen = look("small")
     page = seen.at("#/topics/orders/audit")
     keys = "max.compaction.lag.ms, min.cleanable.dirty.ratio, segment.ms"
-    page.get_by_role("link", name=f"Undo the change of {keys}").click()
+    undo = page.get_by_role("link", name=f"Undo the change of {keys}")
+    expect(undo).to_be_visible()
+    assert not list_violations(page)
+    undo.click()
     note = page.get_by_text("The values from before the change by anna")
     expect(note).to_contain_text(keys)
     expect(page.get_by_label("max.compaction.lag.ms")).to_have_value("86400000")
     expect(page.get_by_label("segment.ms")).to_have_value("")
     expect(page.locator(".edit-bar")).to_contain_text("3 changes")
     expect(page.get_by_role("alert")).to_contain_text("min.cleanable.dirty.ratio is 0.5.")
+    assert not list_violations(page)
     seen.picture("configuration-undo", whole=False)
     page.get_by_role("button", name="Review changes").click()
     dialog = page.get_by_role("dialog", name="Change the configuration of orders?")

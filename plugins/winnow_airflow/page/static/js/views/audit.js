@@ -165,6 +165,7 @@ function createDetailCell({ detail, config_changes: changes, entry_id: id, topic
   const undo = h(
     "a",
     {
+      class: "is-in-text",
       href: buildHash(["topics", named || topic, "configuration"], { undo: id }),
       "aria-label": `Undo the change of ${keys.join(", ")}`,
     },

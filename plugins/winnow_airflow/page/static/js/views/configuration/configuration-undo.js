@@ -31,18 +31,13 @@ export function createUndoNote(entry, values) {
     createAge(entry.at_ms),
     `, are in the fields: ${names}.`,
   );
-  if (others.length === 0) return said;
+  return h("div", { class: "undo-note" }, said, others.length === 0 ? null : createConflict(others, values));
+}
+
+function createConflict(others, values) {
   const named = others.map(([name]) => `${name} is ${values[name] ?? "not set"}`).join(", ");
-  return h(
-    "div",
-    {},
-    said,
-    createCallout(
-      "overdue",
-      "Changed again since.",
-      h("p", {}, `${named}. Applying this would take back that later change, too.`),
-    ),
-  );
+  const effect = h("p", {}, `${named}. Applying this would take back that later change, too.`);
+  return createCallout("overdue", "Changed again since.", effect);
 }
 
 /** Creates what stands in place of the note if there is nothing to fill in. */
