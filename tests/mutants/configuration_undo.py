@@ -33,4 +33,7 @@ CONFIGURATION_UNDO = (
     Mutant("bulk-records-other-values", "former values of a topic that was changed since its review are recorded")
     .changes("list_reviewed_values", replace("A == compute_fingerprint(...)", "A is not None"))
     .caught_by("test_change_of_many_topics_is_undone_for_each_of_them"),
+    Mutant("request-tried-again-is-another", "a task that is tried again writes its request a second time")
+    .changes("_SAME", replace("A not in B", "A not in {'at_ms', 'entry_id'}"))
+    .caught_by("test_request_that_is_tried_again_is_the_same_whatever_values_it_finds[sqlite]"),
 )
