@@ -137,7 +137,7 @@ class LinkedFolderError(UsageError):
 
 
 class UndoRefusedError(UsageError):
-    """An ingest call or a run cannot be undone: the log has gone on since. Nothing was changed."""
+    """An ingest call, a run or a change of configuration cannot be undone as things are. Nothing was changed."""
 
 
 class EraseRefusedError(UsageError):

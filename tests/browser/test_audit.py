@@ -11,6 +11,8 @@ from sqlalchemy import delete
 
 from tests.browser.airflow_servers import Server
 from tests.browser.conftest import Open
+from tests.browser.test_accessibility import list_violations
+from tests.browser.test_actions import agree, triggered
 from winnow.clock import read_wall_clock_ms
 from winnow.config.settings import load_settings
 from winnow.store import Store, tables
@@ -18,6 +20,12 @@ from winnow.store.audit import AuditAction
 from winnow.store.database import Database
 from winnow.store.rows import AuditEntry
 
+WEEK_MS = 7 * 24 * 3_600_000
+"""What the topic orders sets max.compaction.lag.ms to."""
+CHANGES = (
+    f'{{"orders":{{"max.compaction.lag.ms":["86400000","{WEEK_MS}"],"min.cleanable.dirty.ratio":["0.3","0.4"],'
+    '"segment.ms":[null,"3600000"]}}'
+)
 RUN = "airflow:change_partitions:manual__audit"
 
 
@@ -33,7 +41,10 @@ def audited(servers: dict[str, Server]) -> Iterator[None]:
             (600, "anna", "pause", "orders", "restore-42", RUN, "orders-0, orders-1"),
             (60, "admin", "records_read", "orders", "", "page", "orders-0, 50 records from offset 1,200"),
         ):
-            entry = AuditEntry(now_ms - ago_s * 1_000, actor, action, topic, reason, origin, detail, f"b-{ago_s}")
+            values = CHANGES if action == "alter" else None
+            entry = AuditEntry(
+                now_ms - ago_s * 1_000, actor, action, topic, reason, origin, detail, f"b-{ago_s}", values
+            )
             store.audit.record(entry)
     yield
     database = Database(url)
@@ -68,6 +79,36 @@ def test_tab_of_a_topic_has_its_own_entries(look: Open, audited: None) -> None:
     expect(rows.filter(has_text="legal asked for 30 days")).to_contain_text("retention.ms=2592000000")
     expect(page.get_by_text("all topics")).to_have_count(0)
     seen.picture("audit-tab-dark-1000px")
+
+
+def test_change_of_configuration_is_undone_in_the_form_with_its_former_values(look: Open, audited: None) -> None:
+    """One key that was changed again since is named; the review is that of any change."""
+    seen = look("small")
+    page = seen.at("#/topics/orders/audit")
+    keys = "max.compaction.lag.ms, min.cleanable.dirty.ratio, segment.ms"
+    undo = page.get_by_role("link", name=f"Undo the change of {keys}")
+    expect(undo).to_be_visible()
+    assert not list_violations(page)
+    undo.click()
+    note = page.get_by_text("The values from before the change by anna")
+    expect(note).to_contain_text(keys)
+    expect(page.get_by_label("max.compaction.lag.ms")).to_have_value("86400000")
+    expect(page.get_by_label("segment.ms")).to_have_value("")
+    expect(page.locator(".edit-bar")).to_contain_text("3 changes")
+    expect(page.get_by_role("alert")).to_contain_text("min.cleanable.dirty.ratio is 0.5.")
+    assert not list_violations(page)
+    seen.picture("configuration-undo", whole=False)
+    page.get_by_role("button", name="Review changes").click()
+    dialog = page.get_by_role("dialog", name="Change the configuration of orders?")
+    expect(dialog.get_by_label("Reason")).to_have_value("undoes b-7200")
+    expect(dialog.get_by_role("table", name="A run of now, before and after the change")).to_be_visible(timeout=20_000)
+    agree(page, "Apply")
+    conf = triggered(seen, "change_topics")["conf"]
+    assert conf["config"] == {"max.compaction.lag.ms": "86400000", "min.cleanable.dirty.ratio": "0.3"}
+    assert conf["reset"] == ["segment.ms"]
+    assert conf["expected"]["max.compaction.lag.ms"] == str(WEEK_MS)
+    expect(page.get_by_role("button", name="Edit configuration")).to_be_visible()
+    assert "undo" not in page.url
 
 
 def test_every_action_can_be_chosen_as_a_filter(look: Open) -> None:

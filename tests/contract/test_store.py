@@ -48,6 +48,7 @@ from winnow.store import CheckpointRow, Lease, RunState, Store, migration
 from winnow.store.database import Database
 from winnow.store.migration import MIGRATIONS, make_alembic_config
 from winnow.store.migrations import FIRST_REVISION, HEAD_REVISION, VERSION_TABLE
+from winnow.store.rows import AuditEntry
 from winnow.store.runs import TRANSITIONS
 from winnow.store.store import PARTS
 from winnow.store.tables import Base
@@ -171,6 +172,7 @@ def test_a_store_of_the_first_schema_is_upgraded_with_its_rows(store_url: str) -
             store.runs.open(plan_id, "orders", attempt="a", as_of_ms=1, plan_uri="file:///plan", now_ms=1)
         mark = Uncleanable("It is damaged.", NOW_MS, "plan-1")
         store.projection.record_states("orders", {0: PartitionState(uncleanable=mark), 1: PartitionState()}, NOW_MS)
+        store.audit.record(AuditEntry(1_000, "ann", "alter", "orders", entry_id="old"))
     with engine_for(store_url) as engine, engine.begin() as connection:
         command.downgrade(make_alembic_config(connection), FIRST_REVISION)
     with Store.open(store_url) as store:
@@ -179,6 +181,9 @@ def test_a_store_of_the_first_schema_is_upgraded_with_its_rows(store_url: str) -
             "plan-2": None,
         }
         assert list(store.projection.list_uncleanable().values()) == [mark]
+        store.audit.record(AuditEntry(2_000, "ann", "alter", "orders", config_changes='{"orders":{}}'))
+        assert store.audit.verify_chain().first_break is None
+        assert [entry.config_changes for entry in store.audit.find_entries("old")] == [None]
 
 
 @pytest.mark.usefixtures("genuine_migrations")

@@ -121,6 +121,67 @@ def test_digest_is_that_of_the_documented_line(store: Store) -> None:
     assert store.audit.verify_chain().last_digest == hashlib.sha256(line.encode("ascii")).hexdigest()
 
 
+CHANGED = replace(ALTERED, entry_id="changed-1", config_changes='{"orders":{"segment.ms":[null,"5"]}}')
+
+
+def test_digest_covers_the_changes_of_an_entry_that_has_them_and_older_entries_keep_theirs(store: Store) -> None:
+    """They are the last element of the documented line; of other entries the line is what it always was."""
+    store.audit.record(ALTERED)
+    previous = store.audit.verify_chain().last_digest
+    store.audit.record(CHANGED)
+    line = json.dumps(
+        [previous, 2, "changed-1", 2_000, "orders", "bob@host", "alter", "", "shell", "segment.ms",
+         CHANGED.config_changes],
+        separators=(",", ":"),
+    )  # fmt: skip
+    assert store.audit.verify_chain().last_digest == hashlib.sha256(line.encode("ascii")).hexdigest()
+    store.audit.record(SWEPT)
+    assert store.audit.verify_chain().first_break is None
+    for value in ("NULL", "''", "replace(config_changes, 'null', '\"9\"')"):
+        with store.audit._database.writing() as session:
+            session.execute(text(f"UPDATE winnow_audit SET config_changes = {value} WHERE number = 2"))
+            found = check_chain(session).first_break
+            session.rollback()
+        assert found is not None, value
+        assert found.number == 2
+    tamper(store, "UPDATE winnow_audit SET config_changes = '{}' WHERE number = 1")
+    broken = store.audit.verify_chain().first_break
+    assert broken is not None
+    assert broken.number == 1
+
+
+def test_request_that_is_tried_again_is_the_same_whatever_values_it_finds(store: Store) -> None:
+    """The first try may have changed some topics already."""
+    for each in (CHANGED, replace(CHANGED, config_changes=None)):
+        store.audit.record(each)
+    assert store.audit.list_entries(Window()).rows == (CHANGED,)
+
+
+def test_entry_is_found_by_its_id_or_what_only_its_id_begins_with(store: Store) -> None:
+    """An id in full is that entry, though others begin with it."""
+    longer, other = replace(CHANGED, entry_id="changed-12"), replace(CHANGED, entry_id="changed_12")
+    for each in (CHANGED, longer, other):
+        store.audit.record(each)
+    assert store.audit.find_entries("changed-1") == [CHANGED]
+    assert store.audit.find_entries("changed_") == [other]
+    assert store.audit.find_entries("changed") == [CHANGED, longer]
+    assert store.audit.find_entries("x") == []
+    assert store.audit.list_entries(Window(), entry_id="changed-1").rows == (CHANGED,)
+    assert store.audit.list_entries(Window(), entry_id="changed-1", topic="clicks").total == 0
+
+
+def test_later_changes_of_a_topic_are_those_written_after_the_entry_oldest_first(store: Store) -> None:
+    """By their numbers: a clock may go wrong. Creations are among them, other topics and other actions are not."""
+    many = replace(CHANGED, entry_id="many", topic="", detail=name_topics(["clicks", "orders"]), at_ms=500)
+    created = AuditEntry(400, "ann", "create", "orders")
+    others = [replace(CHANGED, entry_id="clicks", topic="clicks"), AuditEntry(9_000, "ann", "pause", "orders")]
+    earlier = replace(CHANGED, entry_id="earlier", at_ms=9_000)
+    for each in (earlier, CHANGED, *others, many, created):
+        store.audit.record(each)
+    assert store.audit.list_later_changes("changed-1", "orders") == [many, created]
+    assert store.audit.list_later_changes("unknown", "orders") == []
+
+
 BREAKS: list[tuple[str, int | None, str]] = [
     ("UPDATE winnow_audit SET actor = 'eve' WHERE number = 3", 3, "not as it was written"),
     ("UPDATE winnow_audit SET at_ms = at_ms + 1 WHERE number = 5", 5, "not as it was written"),

@@ -14,6 +14,7 @@ from winnow.log.recorded_configuration import read_overrides
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import alter_topic, create_topic
 from winnow.store.rows import AuditEntry, Window
+from winnow.values.config_changes import parse_changes
 from winnow_airflow.page import bulk
 from winnow_airflow.page.dependencies import ShownInstallation
 
@@ -69,6 +70,10 @@ def test_what_was_reviewed_is_done_with_each_topic_and_is_one_entry_of_the_audit
         "segment.ms=3600000, reset winnow.owner, tag gold, no tag old, 4 topics: clicks, orders, refunds, visits"
     )
     assert newest.detail == entry.detail
+    values = {name: before for name, (before, _) in parse_changes(entry.config_changes)["refunds"].items()}
+    assert values == {"segment.ms": None, "winnow.owner": "web", "winnow.tags": "refunds,old"}
+    assert sorted(parse_changes(entry.config_changes)) == list(NAMES)
+    assert newest.config_changes is None
     assert topics.store.audit.list_entries(Window(), topic="refunds", action="alter").total == 2
 
 

@@ -135,6 +135,32 @@ def test_altered_configuration_is_in_force_and_can_be_taken_back() -> None:
     assert (config["segment.ms"]["value"], config["segment.ms"]["source"]) == ("604800000", "default")
 
 
+def test_alteration_is_undone_by_the_id_that_the_audit_log_shows() -> None:
+    """Of one topic, or of all that the entry changed; then nothing is left, and the log names the entry and why."""
+    winnow("topics", "create", "orders", "--partitions", 1, "--config", "retention.ms=5")
+    winnow("topics", "alter", "orders", "--config", "cleanup.policy=compact,delete", "--delete-config", "retention.ms")
+    entry_id = winnow("audit", "list", "--json").document[0]["entry_id"]
+    assert winnow("audit", "list").stdout.splitlines()[2].endswith(f" {entry_id[:12]}")
+    answer = winnow("topics", "alter", "orders", "--undo", entry_id[:12], "--reason", "too early")
+    assert answer.stdout == f"Undid the entry {entry_id} for topic orders: retention.ms=5, cleanup.policy is not set.\n"
+    newest = winnow("audit", "list", "--json").document[0]
+    assert (newest["detail"], newest["reason"]) == (
+        f"undoes {entry_id}, retention.ms=5, reset cleanup.policy",
+        "too early",
+    )
+    assert newest["config_changes"] == {
+        "orders": {"cleanup.policy": ["compact,delete", None], "retention.ms": [None, "5"]}
+    }
+    assert "Nothing is left to change: orders has" in winnow("topics", "alter", "--undo", entry_id).stdout
+    winnow("topics", "alter", "--undo", newest["entry_id"])
+    winnow("topics", "alter", "orders", "--config", "retention.ms=6")
+    for named in (["orders"], []):
+        said = winnow("topics", "alter", *named, "--undo", newest["entry_id"], code=2).stderr
+        assert "retention.ms is 6 (by " in said
+    assert "takes no other change" in winnow("topics", "alter", "--undo", "x", "--partitions", 2, code=2).stderr
+    assert "Name the topic" in winnow("topics", "alter", "--partitions", 2, code=2).stderr
+
+
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 def test_policy_that_deletes_is_stored_and_assessed(policy: str) -> None:
     """A value that creates a topic is in force from its first day."""

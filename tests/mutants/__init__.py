@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutants.backups import BACKUPS
+from tests.mutants.configuration_undo import CONFIGURATION_UNDO
 from tests.mutants.decisions import DECISIONS
 from tests.mutants.documents import DOCUMENTS
 from tests.mutants.durability import DURABILITY
@@ -56,6 +57,7 @@ MUTANTS = (
     *MAINTENANCE,
     *UNDO,
     *SECOND_PERSON,
+    *CONFIGURATION_UNDO,
     *ERASE,
     *ERASE_APPROVAL,
     *ERASE_ARRIVALS,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.page.conftest import Visitor
 from tests.page.sample_rows import NOW_MS
 from winnow.clock import read_wall_clock_ms
 from winnow.store import Store
+from winnow.store.audit import name_topics
 from winnow.store.rows import AuditEntry
 
 ENTRIES = (
@@ -35,7 +38,7 @@ def test_entries_say_who_did_what_why_and_through_which_dag_run(viewer: Visitor)
     }  # fmt: skip
     assert found["entries"][-1] == {
         "entry_id": ENTRIES[0].entry_id, "at_ms": NOW_MS - 3, "actor": "anna", "action": "pause", "topic": "orders",
-        "reason": "ticket 7", "detail": "orders-0", "origin": "airflow",
+        "reason": "ticket 7", "detail": "orders-0", "origin": "airflow", "config_changes": None,
         "dag_run": {"dag_id": "change_partitions", "run_id": "manual__1:2"},
     }  # fmt: skip
     assert [(each["origin"], each["dag_run"]) for each in found["entries"][:2]] == [("page", None), ("shell", None)]
@@ -52,6 +55,27 @@ def test_entries_say_who_did_what_why_and_through_which_dag_run(viewer: Visitor)
 )
 def test_entries_are_found_by_topic_actor_and_action(viewer: Visitor, asked: dict[str, str], actors: list[str]) -> None:
     assert [each["actor"] for each in viewer.json("api/audit", **asked)["entries"]] == actors
+
+
+def test_what_a_change_of_configuration_changed_is_told_of_the_topic_that_is_asked_for(
+    viewer: Visitor, home_store: Store
+) -> None:
+    """Of an entry about one topic always; one about several has other values for each."""
+    orders, clicks = {"segment.ms": [None, "5"]}, {"segment.ms": ["7", "5"]}
+    alone = AuditEntry(NOW_MS, "anna", "alter", "orders", entry_id="one", config_changes=json.dumps({"orders": orders}))
+    both = json.dumps({"orders": orders, "clicks": clicks})
+    named = name_topics(["clicks", "orders"])
+    for each in (alone, AuditEntry(NOW_MS, "anna", "alter", detail=named, entry_id="two", config_changes=both)):
+        home_store.audit.record(each)
+    for asked, changes in (
+        ({"entry": "one"}, orders),
+        ({"entry": "two"}, None),
+        ({"entry": "two", "topic": "clicks"}, clicks),
+        ({"entry": "two", "topic": "orders"}, orders),
+    ):
+        (found,) = viewer.json("api/audit", **asked)["entries"]
+        assert found["config_changes"] == changes, asked
+    assert viewer.json("api/audit", entry="three")["entries"] == []
 
 
 def test_action_that_nobody_can_do_is_refused(viewer: Visitor) -> None:

@@ -14,8 +14,11 @@ from winnow.errors import UsageError, ValidationFailedError
 
 if TYPE_CHECKING:
     from winnow.store.audit_chain import AuditBreak, AuditChainReport
+    from winnow.store.rows import AuditEntry
 
 DIGEST_CHARACTERS = 64
+_MADE_ID_LENGTH = 32
+"""Of an id that Winnow made up; one of a DAG run begins with its name, which many entries can have."""
 
 TopicFilter = Annotated[
     str | None, typer.Option("--topic", metavar="TOPIC", help="Entries about this topic.", show_default=False)
@@ -39,6 +42,8 @@ def list_entries(
 ) -> None:
     """Print who did what to which topic, when and why; the newest entry first.
 
+    A change of configuration whose entry has an id here can be undone: winnow topics alter --undo.
+
     Example: winnow audit list --topic orders
     """
     from winnow.store.rows import Window
@@ -46,18 +51,36 @@ def list_entries(
     with open_for_command(to_read=True) as installation:
         found = installation.store.audit.list_entries(Window(size=limit), topic=topic, actor=actor, action=action)
     if as_json:
-        write_json([asdict(entry) for entry in found.rows])
+        write_json([_build_document(entry) for entry in found.rows])
         return
     if not found.rows:
         print_message("The audit log has no such entry.")
         return
     rows = [
-        [format_short_time(entry.at_ms), entry.actor, entry.action, entry.topic, entry.detail, entry.reason]
+        [
+            format_short_time(entry.at_ms),
+            entry.actor,
+            entry.action,
+            entry.topic,
+            entry.detail,
+            entry.reason,
+            _shorten_id(entry) if entry.config_changes else "",
+        ]
         for entry in found.rows
     ]
-    print_table(["time", "actor", "action", "topic", "detail", "reason"], rows, sentences=(4, 5))
+    print_table(["time", "actor", "action", "topic", "detail", "reason", "id"], rows, sentences=(4, 5))
     if found.total > len(rows):
         print_lines(f"Older entries: {found.total - len(rows):,}; see --limit.")
+
+
+def _shorten_id(entry: AuditEntry) -> str:
+    return entry.entry_id if len(entry.entry_id) > _MADE_ID_LENGTH else entry.entry_id[:12]
+
+
+def _build_document(entry: AuditEntry) -> dict[str, object]:
+    from winnow.values.config_changes import parse_changes
+
+    return {**asdict(entry), "config_changes": parse_changes(entry.config_changes) or None}
 
 
 def verify(expect: Expect = None, as_json: Json = False) -> None:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from winnow.cli.command_errors import exit_with
-from winnow.cli.options import Config, Json, Reason, Topic, choose_topics, open_for_command, parse_config
+from winnow.cli.options import (
+    Config,
+    Json,
+    Reason,
+    Topic,
+    choose_topics,
+    complete_topic,
+    open_for_command,
+    parse_config,
+)
 from winnow.cli.output import (
     MAXIMUM_ROWS,
     format_bytes,
@@ -21,6 +30,7 @@ from winnow.cli.output import (
     write_json,
 )
 from winnow.cli.topic_sources import format_source
+from winnow.cli.topic_undo import undo_configuration
 from winnow.errors import ServiceError, UsageError, WinnowError
 from winnow.values.counts import format_count
 
@@ -176,7 +186,15 @@ def describe(topic: Topic, as_json: Json = False) -> None:
 
 
 def alter(
-    topic: Topic,
+    topic: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="TOPIC",
+            help="A topic; with --undo it may be left out: every topic that the entry changed.",
+            show_default=False,
+            autocompletion=complete_topic,
+        ),
+    ] = None,
     *,
     config: Config = None,
     delete_config: Annotated[
@@ -216,6 +234,16 @@ def alter(
             show_default=False,
         ),
     ] = False,
+    undo: Annotated[
+        str | None,
+        typer.Option(
+            "--undo",
+            metavar="ENTRY",
+            help="Set every key that this entry of the audit log changed back to what it was; the entry's id, or its "
+            "beginning, as winnow audit list shows it.",
+            show_default=False,
+        ),
+    ] = None,
     reason: Reason = None,
 ) -> None:
     """Change a topic's configuration, or add partitions.
@@ -224,18 +252,35 @@ def alter(
     good. A changed configuration releases uncleanable partitions. If another tool changed the table's properties,
     Winnow does not work on the topic until --accept-config accepts or corrects them. What its topic at Kafka was
     configured to and would remove records here waits for --accept-kafka-config. If the catalog is older than what
-    was committed, --accept-older-head goes on from it, after it has written down what is given up.
+    was committed, --accept-older-head goes on from it, after it has written down what is given up. --undo is refused
+    where a key was changed again since; an undo is an entry too, and can be undone.
 
     Example: winnow topics alter orders --config max.compaction.lag.ms=86400000 --delete-config segment.ms
+
+    Example: winnow topics alter orders --undo 7a21c09be0c4 --reason "the wrong topic"
     """
     changes = parse_config(config)
+    if undo is not None:
+        if (
+            changes
+            or delete_config
+            or partitions is not None
+            or accept_config
+            or accept_kafka_config
+            or accept_older_head
+        ):
+            raise UsageError("--undo takes no other change with it.", left="Nothing was changed.")
+        undo_configuration(undo, topic, reason)
+        return
+    if topic is None:
+        raise UsageError("Name the topic that is to be changed.", left="Nothing was changed.")
     alters = bool(changes or delete_config or partitions is not None or accept_config)
     if not alters and not accept_older_head and not accept_kafka_config:
         raise UsageError(
             f"Nothing to change in topic {topic}.",
             next=(
-                "Give --config KEY=VALUE, --delete-config KEY, --partitions N, --accept-config, --accept-kafka-config "
-                "or --accept-older-head."
+                "Give --config KEY=VALUE, --delete-config KEY, --partitions N, --accept-config, --accept-kafka-config, "
+                "--accept-older-head or --undo ENTRY."
             ),
         )
     if accept_older_head:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Final
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from winnow.store import tables
@@ -78,7 +78,7 @@ class AuditAction(StrEnum):
     ALERT_UNMUTE = "alert_unmute"
 
 
-_SAME: Final = tuple(name for name in list_fields(AuditEntry) if name not in {"at_ms", "entry_id"})
+_SAME: Final = tuple(name for name in list_fields(AuditEntry) if name not in {"at_ms", "entry_id", "config_changes"})
 ANOTHER: Final = "#"
 """Stands in an entry's id before its number among those that were to have the same id."""
 
@@ -101,8 +101,8 @@ class AuditLog(StorePart):
     def record(self, entry: AuditEntry) -> None:
         """Add an entry to the end of the chain; one that is there already stays, and is not added again.
 
-        It is the same if all but its time is the same: a task that is tried again, or an error of unknown outcome. An
-        entry of another content with the same id is added too, under an id of its own.
+        It is the same if all but its time and the values that it found is the same: a task that is tried again, or an
+        error of unknown outcome. An entry of another content with the same id is added too, under an id of its own.
         """
         cut = {"reason": entry.reason[:MAXIMUM_TEXT_CHARACTERS], "detail": _cut_detail(entry)}
         row = tables.AuditTable.make_row(entry, **cut)
@@ -125,22 +125,57 @@ class AuditLog(StorePart):
             return check_chain(session, expected)
 
     def list_entries(
-        self, window: Window, *, topic: str | None = None, actor: str | None = None, action: str | None = None
+        self,
+        window: Window,
+        *,
+        topic: str | None = None,
+        actor: str | None = None,
+        action: str | None = None,
+        entry_id: str | None = None,
     ) -> Listed[AuditEntry]:
         """List one page of the entries of a topic, an actor or an action, the newest first; None: any.
 
-        Entries about several topics that name ``topic`` are among its own.
+        Entries about several topics that name ``topic`` are among its own. ``entry_id``: the entry that has it.
         """
         row = tables.AuditTable
-        wanted = match_given((row.actor, actor), (row.action, action))
+        wanted = match_given((row.actor, actor), (row.action, action), (row.entry_id, entry_id))
         if topic is not None:
-            # Names hold neither blanks nor commas. LIKE would not tell upper from lower case in SQLite.
-            listed = row.detail.concat(",")
-            is_named = and_(row.detail.contains(_NAMED), listed != func.replace(listed, f" {topic},", ""))
-            wanted.append(or_(row.topic == topic, and_(row.topic == "", is_named)))
+            wanted.append(_is_about(topic))
         newest = select(row).where(*wanted).order_by(row.at_ms.desc(), row.entry_id)
         with self._database.reading() as session:
             return list_window(session, newest, window, partial(read_value, AuditEntry))
+
+    def find_entries(self, beginning: str, *, most: int = 2) -> list[AuditEntry]:
+        """Find the entry whose id is ``beginning``; else at most ``most`` entries whose ids begin so."""
+        row = tables.AuditTable
+        is_meant = [row.entry_id == beginning, row.entry_id.startswith(beginning, autoescape=True)]
+        with self._database.reading() as session:
+            for condition in is_meant:
+                if rows := session.scalars(select(row).where(condition).order_by(row.number).limit(most)).all():
+                    return [read_value(AuditEntry, each) for each in rows]
+        return []
+
+    def list_later_changes(self, entry_id: str, topic: str) -> list[AuditEntry]:
+        """List the entries after this one that changed the configuration of ``topic`` or created it, oldest first.
+
+        Entries follow one another by their numbers: clocks differ.
+        """
+        row = tables.AuditTable
+        number = select(row.number).where(row.entry_id == entry_id).scalar_subquery()
+        sets_keys = or_(row.config_changes.is_not(None), row.action == AuditAction.CREATE.value)
+        later = select(row).where(row.number > number, _is_about(topic), sets_keys).order_by(row.number)
+        with self._database.reading() as session:
+            return [read_value(AuditEntry, each) for each in session.scalars(later)]
+
+
+def _is_about(topic: str) -> ColumnElement[bool]:
+    """Make the condition that an entry is about ``topic``, alone or among those that it names."""
+    row = tables.AuditTable
+    # Names hold neither blanks nor commas. LIKE would not tell upper from lower case in SQLite.
+    listed = row.detail.concat(",")
+    is_named = and_(row.detail.contains(_NAMED), listed != func.replace(listed, f" {topic},", ""))
+    condition: ColumnElement[bool] = or_(row.topic == topic, and_(row.topic == "", is_named))
+    return condition
 
 
 def _list_with_id(session: Session, entry_id: str) -> list[tables.AuditTable]:

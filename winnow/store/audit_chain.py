@@ -2,8 +2,8 @@
 
 The digest of an entry is the SHA-256 of one line of ASCII: the JSON array of the digest of the entry before (empty for
 the first), its number, ``entry_id``, ``at_ms``, ``topic``, ``actor``, ``action``, ``reason``, ``origin`` and
-``detail``, with no space between and every other character escaped as JSON does. It is
-written in lowercase hex.
+``detail``, and, where it is set, ``config_changes``, with no space between and every other character escaped as JSON
+does. It is written in lowercase hex.
 
 Retention removes entries from the beginning only. The digest of the last one that it removed stays, and the entry after
 it is checked against that. Whoever may write to the database can still end the chain earlier, or compute all of it
@@ -58,6 +58,8 @@ class AuditChainReport:
 def compute_entry_digest(previous: str, row: tables.AuditTable) -> str:
     """Compute the digest of an entry that follows the one with the digest ``previous``."""
     content = [previous, row.number, *(getattr(row, name) for name in _CONTENT)]
+    if row.config_changes is not None:  # entries from before the column keep their digests
+        content.append(row.config_changes)
     return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode("ascii")).hexdigest()
 
 

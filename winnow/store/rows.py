@@ -416,6 +416,8 @@ class AuditEntry:
         origin: how: ``page``, ``shell``, or the DAG run as leases name it, ``airflow:DAG:RUN``.
         detail: what exactly: partitions, offsets, keys of the configuration. Never a record's bytes.
         entry_id: tells the entry from others; writing the same entry again changes nothing.
+        config_changes: what a change of configuration changed, as :mod:`winnow.values.config_changes` formats it; None:
+            it was none, or it is from before this was recorded.
     """
 
     at_ms: int
@@ -426,3 +428,4 @@ class AuditEntry:
     origin: str = ""
     detail: str = ""
     entry_id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    config_changes: str | None = None

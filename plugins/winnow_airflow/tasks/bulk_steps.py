@@ -92,7 +92,7 @@ def change_many(installation: Installation, context: Mapping[str, Any]) -> BulkR
     """
     from winnow.pipeline.parallel import map_parallel
     from winnow.pipeline.topics.audit import record_request
-    from winnow.pipeline.topics.bulk import change_reviewed_topic
+    from winnow.pipeline.topics.bulk import change_reviewed_topic, list_reviewed_values
     from winnow.store.audit import AuditAction
 
     asked: BulkParams = context["params"]
@@ -110,7 +110,13 @@ def change_many(installation: Installation, context: Mapping[str, Any]) -> BulkR
             left="Nothing was changed.",
             next="Review the change on the page again.",
         )
-    record_request(installation, AuditAction(change.action), sorted(topics), detail=describe_change(change))
+    record_request(
+        installation,
+        AuditAction(change.action),
+        sorted(topics),
+        detail=describe_change(change),
+        changes=list_reviewed_values(installation, topics, change),
+    )
 
     def change_one(topic: str) -> bool | Exception:
         try:

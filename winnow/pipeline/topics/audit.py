@@ -12,6 +12,7 @@ from winnow.errors import WinnowError
 from winnow.pipeline.installation import Installation
 from winnow.store.audit import AuditAction, name_topics
 from winnow.store.rows import AuditEntry
+from winnow.values.config_changes import KeyChanges, format_changes
 from winnow.values.counts import format_count
 from winnow.values.model import AIRFLOW_HOLDER
 
@@ -42,6 +43,7 @@ def record_action(
     detail: str = "",
     reason: str = "",
     once: bool = False,
+    changes: Mapping[str, KeyChanges] | None = None,
 ) -> None:
     """Record that the actor of ``installation`` did something; never raises.
 
@@ -52,6 +54,7 @@ def record_action(
         detail: partitions, offsets, keys of the configuration. Never a record's bytes.
         reason: why; empty: the reason of ``installation``.
         once: a DAG run records this action on this topic a single time, however often its task is tried.
+        changes: of which topics it changed which keys of the configuration, so that it can be undone.
     """
     if installation.is_recorded_by_caller:
         return
@@ -69,6 +72,7 @@ def record_action(
             if once and in_airflow
             else {}
         ),
+        config_changes=format_changes(changes or {}),
     )
     try:
         installation.store.audit.record(entry)
@@ -84,14 +88,21 @@ def record_creation(installation: Installation, topic: str, partitions: int, ove
     record_action(installation, AuditAction.CREATE, topic, detail=f"{format_count(partitions, 'partition')}{config}")
 
 
-def record_request(installation: Installation, action: AuditAction, topics: Sequence[str], *, detail: str = "") -> None:
+def record_request(
+    installation: Installation,
+    action: AuditAction,
+    topics: Sequence[str],
+    *,
+    detail: str = "",
+    changes: Mapping[str, KeyChanges] | None = None,
+) -> None:
     """Record that somebody asked by hand for ``action`` on ``topics`` (none: all); never raises.
 
-    It is one entry, which names all of them.
+    It is one entry, which names all of them. ``changes``: as :func:`record_action` takes it.
     """
     named = list(dict.fromkeys(topics))
     if len(named) == 1:
-        record_action(installation, action, named[0], detail=detail, once=True)
+        record_action(installation, action, named[0], detail=detail, once=True, changes=changes)
         return
     what = name_topics(named) if named else "all topics"
-    record_action(installation, action, "", detail=f"{detail}, {what}" if detail else what, once=True)
+    record_action(installation, action, "", detail=f"{detail}, {what}" if detail else what, once=True, changes=changes)

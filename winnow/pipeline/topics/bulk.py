@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 
 from winnow.errors import UsageError
@@ -10,6 +12,30 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import pause_partitions, resume_partitions
 from winnow.values.bulk_changes import ACTIONS, ALTER, PAUSE, RESUME, BulkChange, compute_fingerprint
+from winnow.values.config_changes import KeyChanges
+
+
+def list_reviewed_values(
+    installation: Installation, topics: Mapping[str, str], change: BulkChange
+) -> dict[str, KeyChanges]:
+    """List what ``change`` changes of each of ``topics`` that is as it was reviewed, from the metadata store alone.
+
+    Args:
+        installation: whose metadata store says what each topic sets.
+        topics: by name the fingerprint of the topic as it was reviewed. A topic with another one is left out, as
+            :func:`change_reviewed_topic` refuses it.
+        change: of the configuration; of a pause there is nothing to list.
+    """
+    found: dict[str, KeyChanges] = {}
+    for seen in installation.store.overview.stream_topics(installation.now_ms()) if change.action == ALTER else ():
+        overview = seen.overview
+        entries = json.loads(overview.configuration)
+        before = {entry["name"]: entry["value"] for entry in entries if not entry["is_default"]}
+        if topics.get(overview.topic) == compute_fingerprint(overview.location, before):
+            after = change.apply(before)
+            keys = sorted(key for key in {*before, *after} if before.get(key) != after.get(key))
+            found[overview.topic] = {key: (before.get(key), after.get(key)) for key in keys}
+    return found
 
 
 def change_reviewed_topic(installation: Installation, topic: str, fingerprint: str, change: BulkChange) -> bool:

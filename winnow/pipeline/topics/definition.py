@@ -15,6 +15,7 @@ from winnow.log.topic_configuration import accept_config, add_partitions, set_co
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action, record_creation
+from winnow.pipeline.topics.configuration_undo import ConfigurationUndo, describe_undo, require_as_left
 from winnow.pipeline.topics.consequences import describe_consequences
 from winnow.pipeline.topics.marks import release_marks
 from winnow.pipeline.topics.overview import refresh_overview
@@ -131,6 +132,7 @@ def alter_topic(
     partitions: int | None = None,
     accept_present: bool = False,
     approval: ChangeApproval | None = None,
+    undoes: ConfigurationUndo | None = None,
 ) -> TopicDescription:
     """Change topic configuration, and add ``partitions``; notices describe the effect.
 
@@ -139,21 +141,27 @@ def alter_topic(
 
     ``accept_present``: accept the table's current properties, with the changes of this call; without it a topic whose
     properties another tool changed is an error. ``approval``: by the second person, where the change takes one.
+    ``undoes``: the entry of the audit log that this change undoes, while its keys have the values that it gave them.
 
     Raises:
         ConfigurationError: a key or value is not valid, a key is both set and deleted, or the topic has as many
             partitions already.
         ForeignConfigurationError: another tool changed the table's properties, and that is not accepted.
         UsageError: the change takes a second person, who did not approve it, or approved another one.
+        UndoRefusedError: a key of what is undone has another value by now.
     """
     log = installation.log.open(name)
     head = log.newest_head()
     after = _parse_changed_config(log, head, changes, deletions)
     before = _find_config_before(log, head, accept_present=accept_present)
+    checked: list[ShownChange] = []
 
     def check(found: Head) -> None:
+        if undoes is not None:
+            require_as_left(installation, undoes, read_overrides(found.table.properties))
         shown = _show_change(log, found, changes, deletions, accept_present=accept_present)
         require_second_person(installation, shown, approval)
+        checked.append(shown)  # the last one is of the head that the commit follows
 
     check(head)  # before partitions are added
     if accept_present:
@@ -173,8 +181,9 @@ def alter_topic(
     if changes or deletions or accept_present:
         keys = [f"{key}={value}" for key, value in sorted(changes.items())] + [f"reset {key}" for key in deletions]
         accepted_too = ["accepted what another tool changed"] if accept_present else []
-        details = [*keys, *accepted_too, *describe_approval(approval)]
-        record_action(installation, AuditAction.ALTER, name, detail=", ".join(details))
+        details = [*describe_undo(undoes), *keys, *accepted_too, *describe_approval(approval)]
+        values = {name: checked[-1].values}
+        record_action(installation, AuditAction.ALTER, name, detail=", ".join(details), changes=values)
         logs = load_partition_logs(log, log.head())
         notices = describe_consequences(logs, before or after, after, now_ms=installation.now_ms())
     if after != before:

@@ -227,7 +227,9 @@ def _report_taken(
     )
     accepted = " (accepted by a person)" if rules.accepts or rules.accepted_keys else ""
     detail = ", ".join([f"from Kafka's {source_topic}: {changes}{accepted}", *describe_approval(approval)])
-    record_action(installation, AuditAction.ALTER, log.topic, detail=detail)
+    before, after = decided.before.overrides, decision.overrides
+    values = {each.name: (before.get(each.name), after.get(each.name)) for each in decision.taken}
+    record_action(installation, AuditAction.ALTER, log.topic, detail=detail, changes={log.topic: values})
     effects = _describe_effects(installation, log, decided.before, decision.overrides)
     effects = effects or (f"What the next run removes because of it: winnow explain {log.topic}",)
     return [f"Taken over from Kafka's {source_topic}: {changes}. {' '.join(effects)}"]

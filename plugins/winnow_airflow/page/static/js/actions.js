@@ -223,7 +223,7 @@ export function createTopicChangeButton(label, topic, { onPress, kind = "", key,
 
 /**
  * Opens a dialog that triggers change_topics with ``conf()`` and a reason; ``sent`` is called when it was triggered, and
- * ``ended`` when its DAG run has ended.
+ * ``ended`` when its DAG run has ended. ``proposedReason`` may be written over.
  */
 export function openTopicChangeDialog({
   title,
@@ -236,8 +236,13 @@ export function openTopicChangeDialog({
   sent,
   ended,
   ready,
+  proposedReason = "",
 }) {
-  const reason = createReasonField("", { isFirst: false, maximum: MAXIMUM_PARAM_REASON_CHARACTERS });
+  const reason = createReasonField("", {
+    value: proposedReason,
+    isFirst: false,
+    maximum: MAXIMUM_PARAM_REASON_CHARACTERS,
+  });
   openTriggerDialog(nameDag(DAGS.configure), {
     title,
     body: [body, reason.elements],

@@ -18,7 +18,7 @@ export function createReasonField(
   const input = h("input", {
     id,
     name: "reason",
-    value,
+    value: value.slice(0, maximum),
     list: names.length ? `${id}-names` : null,
     maxlength: maximum,
     required: true,

@@ -97,7 +97,7 @@ function createAuditList(topic = "") {
         answer.total === 0
           ? createNothing(query)
           : [
-              createEntryTable(answer.entries, !topic),
+              createEntryTable(answer.entries, topic),
               createPager(answer, ({ page }) => setQuery({ page: page === 1 ? null : page }), {
                 noun: "action",
                 sizes: false,
@@ -142,7 +142,7 @@ function createNothing({ action, actor, topic }) {
   );
 }
 
-function createEntryTable(rows, withTopic) {
+function createEntryTable(rows, topic) {
   return createTable({
     caption: "Audit log",
     rows,
@@ -150,12 +150,28 @@ function createEntryTable(rows, withTopic) {
       { key: "at", label: "When", cell: (row) => createAge(row.at_ms) },
       { key: "actor", label: "Who", heads: true, cell: (row) => row.actor },
       { key: "action", label: "What", cell: (row) => splitWords(row.action) },
-      ...(withTopic ? [{ key: "topic", label: "Topic", width: "is-name", cell: createTopicCell }] : []),
-      { key: "detail", label: "In detail", width: "is-wide", cell: (row) => row.detail || EMPTY_VALUE },
+      ...(!topic ? [{ key: "topic", label: "Topic", width: "is-name", cell: createTopicCell }] : []),
+      { key: "detail", label: "In detail", width: "is-wide", cell: (row) => createDetailCell(row, topic) },
       { key: "reason", label: "Why", cell: (row) => row.reason || EMPTY_VALUE },
       { key: "origin", label: "Through", cell: createOriginCell },
     ],
   });
+}
+
+/** Creates what exactly was done; of a change of configuration with a link to the form that undoes it. */
+function createDetailCell({ detail, config_changes: changes, entry_id: id, topic: named }, topic) {
+  const keys = Object.keys(changes ?? {});
+  if (keys.length === 0) return detail || EMPTY_VALUE;
+  const undo = h(
+    "a",
+    {
+      class: "is-in-text",
+      href: buildHash(["topics", named || topic, "configuration"], { undo: id }),
+      "aria-label": `Undo the change of ${keys.join(", ")}`,
+    },
+    "Undo",
+  );
+  return [detail, " ", undo];
 }
 
 function createTopicCell({ topic }) {

@@ -30,7 +30,8 @@ function describeUnits(key) {
  * called with ``{config, reset}`` after each edit, and once the server has said of each value whether it is valid and
  * what it is in Kafka's unit. ``getTrouble()`` says why the changes cannot be sent, empty: nothing hinders;
  * ``finishCheck()`` resolves when the server has answered for all that was typed. ``showComparison(found)`` shows at each
- * key what most other topics have, null: nothing, and returns how many keys differ from it.
+ * key what most other topics have, null: nothing, and returns how many keys differ from it. ``fill(values)`` types values
+ * into the fields of their keys; null: the default.
  */
 export function createConfigurationEditor(keys, values, onChange) {
   const edited = new Map();
@@ -82,6 +83,10 @@ export function createConfigurationEditor(keys, values, onChange) {
 
   function showComparison(found) {
     return rows.filter((row) => row.showCommonest(found)).length;
+  }
+
+  function fill(wanted) {
+    for (const row of rows) if (Object.hasOwn(wanted, row.key.name)) row.takeOver(wanted[row.key.name]);
   }
 
   const rows = keys.map((key) => createRow(key));
@@ -144,6 +149,9 @@ export function createConfigurationEditor(keys, values, onChange) {
         input.value = chosen;
       } else input.value = value ?? "";
       input.dispatchEvent(new Event("input"));
+    };
+    const takeOverAndFocus = (value) => {
+      takeOver(value);
       input.focus();
     };
     let compared = null;
@@ -159,7 +167,7 @@ export function createConfigurationEditor(keys, values, onChange) {
       const isSame = (read() ?? key.default) === most.value;
       element.classList.toggle("is-different", !isSame);
       commonest.hidden = false;
-      updateChildren(commonest, createCommonest(key.name, most, found.topics, isSame, takeOver));
+      updateChildren(commonest, createCommonest(key.name, most, found.topics, isSame, takeOverAndFocus));
       return !isSame;
     };
     const hasError = () => answers.get(key.name)?.text === read() && Boolean(answers.get(key.name)?.error);
@@ -185,7 +193,7 @@ export function createConfigurationEditor(keys, values, onChange) {
       commonest,
     );
     showNote();
-    return { element, key, hasError, showAnswer, showCommonest };
+    return { element, key, hasError, showAnswer, showCommonest, takeOver };
   }
 
   function createSelect(key, id, shownDefault) {
@@ -223,5 +231,6 @@ export function createConfigurationEditor(keys, values, onChange) {
     getTrouble,
     finishCheck,
     showComparison,
+    fill,
   };
 }

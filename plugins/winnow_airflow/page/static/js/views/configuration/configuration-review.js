@@ -13,8 +13,11 @@ import { createPreview } from "./configuration-preview.js";
 const MAXIMUM_PARTITIONS = 10_000;
 const TYPING_DELAY_MS = 300;
 
-/** Opens the review of ``changes`` to what ``topic`` sets in ``values``; ``done`` is called when the change is sent. */
-export function openReviewDialog(topic, values, changes, done) {
+/**
+ * Opens the review of ``changes`` to what ``topic`` sets in ``values``; ``done`` is called when the change is sent.
+ * ``proposedReason``: may be written over.
+ */
+export function openReviewDialog(topic, values, changes, done, proposedReason = "") {
   const names = [...Object.keys(changes.config), ...changes.reset].sort();
   const preview = createAsyncPanel({ lines: 4 });
   const expected = Object.fromEntries(names.map((name) => [name, values[name] ?? null]));
@@ -31,6 +34,7 @@ export function openReviewDialog(topic, values, changes, done) {
     toast: `Changing ${topic}`,
     sent: done,
     ready: previewed.then((answer) => Boolean(answer) && !answer.error),
+    proposedReason,
   });
 }
 

@@ -6,10 +6,18 @@ import { createAsyncPanel } from "../../async-panel.js";
 import { createButton, createEmptyState } from "../../components.js";
 import { focusByKey, h, insertBreakPoints, updateChildren } from "../../dom.js";
 import { describeSetting, formatCountWithNoun } from "../../format.js";
+import { setQuery } from "../../router.js";
 import { createTable } from "../../table.js";
 import { createComparison } from "./configuration-comparison.js";
 import { createConfigurationEditor } from "./configuration-editor.js";
 import { openPartitionsDialog, openReviewDialog } from "./configuration-review.js";
+import {
+  createUndoNote,
+  createUndoRefusal,
+  fetchUndoneEntry,
+  listFormerValues,
+  proposeReason,
+} from "./configuration-undo.js";
 import { createSuiteTrial } from "./suite-trial.js";
 
 /** Creates the configuration tab of ``topic``. */
@@ -32,10 +40,27 @@ export function createConfigurationTab(topic) {
   }
 
   // A refresh must not take away what somebody is typing.
-  const update = () => (isEditing ? null : panel.load(fetchConfiguration, drawTable));
+  function update({ undo } = {}) {
+    if (isEditing) return null;
+    return undo ? openUndo(undo) : panel.load(fetchConfiguration, drawTable);
+  }
+
+  /** Opens the editor with the values from before an entry of the audit log. */
+  function openUndo(entryId) {
+    const fetchBoth = async (signal) => {
+      const [found, entry] = await Promise.all([fetchConfiguration(signal), fetchUndoneEntry(topic, entryId, signal)]);
+      return { ...found, entry };
+    };
+    return panel.load(fetchBoth, (found) => {
+      if (found.entry === null) return [createUndoRefusal(), drawTable(found)];
+      isEditing = true;
+      return drawEditor(found);
+    });
+  }
 
   async function leaveEditor() {
     isEditing = false;
+    setQuery({ undo: null }, { replace: true });
     await update();
     focusByKey(panel.element, "edit");
   }
@@ -54,14 +79,22 @@ export function createConfigurationTab(topic) {
           disabledReason: count ? editor.getTrouble() : "Change a value first",
           onPress: async () => {
             await editor.finishCheck();
-            if (editor.getTrouble() === "") openReviewDialog(topic, found.values, editor.getChanges(), leaveEditor);
+            if (editor.getTrouble() !== "") return;
+            const reason = found.entry ? proposeReason(found.entry) : "";
+            openReviewDialog(topic, found.values, editor.getChanges(), leaveEditor, reason);
           },
         }),
       );
     };
     const editor = createConfigurationEditor(found.keys, found.values, showChanges);
     showChanges(editor.getChanges());
-    return [bar, createComparison(topic, found.own, found.tags, editor), editor.element];
+    if (found.entry) editor.fill(listFormerValues(found.entry));
+    return [
+      bar,
+      found.entry ? createUndoNote(found.entry, found.values) : null,
+      createComparison(topic, found.own, found.tags, editor),
+      editor.element,
+    ];
   }
 
   function drawTable(found) {
