@@ -380,7 +380,7 @@ def troubles() -> list[Trouble]:
         ),
         Trouble(
             "run_late", "warning", leave_running, watch_again, let_finish, None,
-            ["Run ", " of topic orders has been going on since 2025-", "for 6 h", "is staged, and the topic held by"],
+            ["Run ", " of topic orders has been going on since 2025-", "for 6 h", "is staged, and the topic is held"],
             on_run_page=True,
         ),
         Trouble(

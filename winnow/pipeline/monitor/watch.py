@@ -253,7 +253,7 @@ def _check_runs(
             run.topic,
             run.opened_at_ms,
             work=f"Run {run.plan_id}",
-            state=f"it is {run.status.value}, and the topic {state}",
+            state=f"it is {run.status.value}, and the topic is {state}",
             plan_id=run.plan_id,
             at_ms=now_ms,
         )
