@@ -111,7 +111,7 @@ def test_compaction_of_no_topic_is_refused_where_it_would_mean_all() -> None:
 
 def test_sensor_is_listed_at_the_asset_of_its_topic_unless_that_is_not_known_while_a_file_is_parsed() -> None:
     """By its inlets; a template has no asset, and inlets of the DAG's author are left as they are."""
-    asked = {"task_id": "reached", "offsets": {0: 1}}
+    asked: dict[str, Any] = {"task_id": "reached", "offsets": {0: 1}}
     assert WinnowCheckpointSensor(topic="orders", **asked).inlets == [topic_asset("orders")]
     assert WinnowCheckpointSensor(topic="{{ params.topic }}", **asked).inlets == []
     clicks = [topic_asset("clicks")]
