@@ -323,7 +323,7 @@ def test_ingest_that_goes_on_for_hours_is_alerted_and_one_that_died_is_not(world
     watch_topics(world.installation)
     (alert,) = inbox.take()
     assert (alert["kind"], alert["topic"], alert["plan_id"]) == ("run_late", TOPIC, None)
-    assert "Call i-1 of topic orders has been going on since" in alert["message"]
+    assert "Call i-1 of topic orders has been open since" in alert["message"]
     assert "airflow:ingest_topics:scheduled is at work on it" in alert["message"]
     calls.close(["i-1"])
     watch_topics(world.installation)
@@ -380,7 +380,7 @@ def troubles() -> list[Trouble]:
         ),
         Trouble(
             "run_late", "warning", leave_running, watch_again, let_finish, None,
-            ["Run ", " of topic orders has been going on since 2025-", "for 6 h", "is staged, and the topic is held"],
+            ["Run ", " of topic orders has been open since 2025-", "for 6 h", "is staged, and the topic is held"],
             on_run_page=True,
         ),
         Trouble(

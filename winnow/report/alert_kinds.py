@@ -246,7 +246,7 @@ def make_run_late(topic: str, since_ms: int, *, work: str, state: str, plan_id: 
         topic=topic,
         findings=(Finding(None, since_ms),),
         summary=Explanation(
-            f"{work} of topic {topic} has been going on since {format_ms(since_ms)}, for "
+            f"{work} of topic {topic} has been open since {format_ms(since_ms)}, for "
             f"{format_duration(at_ms - since_ms)}, longer than alert.run_late_ms: {state}",
             left="Readers see the log as it was published last; what this writes becomes visible at once, or never.",
             next=(
