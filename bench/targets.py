@@ -315,7 +315,7 @@ RATIOS: tuple[Ratio, ...] = (
     Ratio(
         "Airflow, 2 topics: idle tick",
         "CPU of its task processes, bytecode compiled",
-        8,
+        4,
         _control("airflow-tick", "idle_cpu_seconds"),
         unit="s",
     ),
@@ -337,7 +337,7 @@ RATIOS: tuple[Ratio, ...] = (
     Ratio(
         "Airflow, 1,000 unchanged topics: idle tick",
         "CPU of its task processes",
-        20,
+        4,
         _control("airflow-tick-many", "idle_cpu_seconds"),
         unit="s",
     ),

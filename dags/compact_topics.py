@@ -55,7 +55,7 @@ Kafka keeps the latest record of each key; this DAG does the same for the archiv
    **compact** writes new files that readers do not see yet, **validate** checks them, **publish** makes them visible in
    one commit and moves the checkpoint, **report** describes the result in a paragraph.
 5. **send_metrics** measures the topics of this run and sends gauges through Airflow's metrics, if those are enabled.
-6. **watch** alerts on deadlines that are near or missed and on stuck sweeps, of all topics.
+6. **watch** alerts on deadlines that are near or missed, late runs and stuck sweeps, of all topics.
 7. **outcome** runs only when a task failed, and fails the run.
 
 A run that finds nothing due starts two processes, **check_eligibility** and **watch**; the other tasks are skipped. The

@@ -23,7 +23,7 @@ DOC = f"""
 `change_topics`. Its event says up to which offset of each partition the log is clean (`offsets`), and up to which time
 (`compacted_through_ms`): every record of the log with that timestamp or an earlier one is compacted.
 **wait_for_watermark** skips the run while that time lies before the Param `past`; **count_records** is an example of
-work with the compacted topic.
+work with the compacted topic, which it names as its inlet, so that Airflow lists it at the asset.
 
 It is paused when Airflow first loads it, and takes no part in compaction.
 """
@@ -41,7 +41,7 @@ def wait_for_watermark() -> list[dict[str, Any]]:
     return list(read_events(events, TOPIC))
 
 
-@task
+@task(inlets=[topic_asset(TOPIC)])
 def count_records(events: list[dict[str, Any]]) -> str:
     """Counts the records that a reader of the topic sees, from the table's metadata, and logs the newest event."""
     context = get_current_context()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from airflow.sdk import BaseSensorOperator, Context
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from winnow.errors import ServiceError, UsageError, WinnowError
+from winnow_airflow.assets import topic_asset
+from winnow_airflow.xcom_values import TOPIC_PATTERN
 
 log = logging.getLogger("airflow.task")
 
@@ -93,7 +96,8 @@ class CheckpointTrigger(BaseTrigger):
 class WinnowCheckpointSensor(BaseSensorOperator):
     """Waits until ``topic`` is compacted below the given offset of each partition, ``offsets={0: 1200}``.
 
-    ``timeout`` and ``poke_interval`` (s) are those of every sensor. ``deferrable``: wait in the triggerer.
+    ``timeout`` and ``poke_interval`` (s) are those of every sensor. ``deferrable``: wait in the triggerer. Its inlet is
+    the asset of the topic, unless it is given others or the topic is a template.
     """
 
     template_fields: Sequence[str] = ("topic", "offsets")
@@ -107,6 +111,8 @@ class WinnowCheckpointSensor(BaseSensorOperator):
         poke_interval: float = POLL_S,
         **arguments: Any,
     ) -> None:
+        if re.fullmatch(TOPIC_PATTERN, str(topic)):
+            arguments.setdefault("inlets", [topic_asset(topic)])
         super().__init__(poke_interval=poke_interval, **arguments)
         self.topic = topic
         self.offsets = offsets

@@ -10,6 +10,7 @@ from tests.support.embedded_airflow import EmbeddedAirflow
 from winnow.embedded.airflow_home import POOLS
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.undo.listing import list_undoable
+from winnow_airflow.assets import topic_asset
 from winnow_airflow.pool_checks import MISSING_POOLS_KEY
 
 CONSUMER, TOPIC = "example_consumer", "aircraft"
@@ -18,9 +19,10 @@ CONSUMER, TOPIC = "example_consumer", "aircraft"
 def test_a_compaction_and_its_undo_each_start_a_consumer_which_reads_offsets_and_watermark(
     real_airflow: EmbeddedAirflow, lake: Installation, tmp_path: Path
 ) -> None:
-    """One run of the consumer each; its sentence has the snapshot, the offsets and the time, and every record again."""
+    """One run of the consumer each; its sentence has the snapshot, the offsets, the time, and every record again."""
     make_topic(lake, tmp_path, TOPIC, [build_old_lines(100, 10)])
     real_airflow.unpause(CONSUMER, "compact_topics", "change_topics")
+    assert list_consuming_tasks(real_airflow) == {(CONSUMER, "count_records")}
     try:
         run = real_airflow.trigger("compact_topics", topics=[TOPIC])
         assert real_airflow.wait("compact_topics", run) == "success", real_airflow.failures("compact_topics", run)
@@ -35,6 +37,12 @@ def test_a_compaction_and_its_undo_each_start_a_consumer_which_reads_offsets_and
         real_airflow.pause(CONSUMER)
     snapshot = lake.log.open(TOPIC).head().snapshot_id
     assert f"{TOPIC} holds 100 records. Snapshot {snapshot} is clean up to offsets {{'0': 0}}, through 20" in said
+
+
+def list_consuming_tasks(real_airflow: EmbeddedAirflow) -> set[tuple[str, str]]:
+    """The tasks that Airflow lists at the topic's asset as its consumers."""
+    answer = real_airflow.call("GET", f"/assets?uri_pattern={quote(topic_asset(TOPIC).uri)}")
+    return {(task["dag_id"], task["task_id"]) for asset in answer["assets"] for task in asset["consuming_tasks"]}
 
 
 def read_consumer(real_airflow: EmbeddedAirflow, runs: int) -> str:

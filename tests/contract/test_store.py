@@ -677,7 +677,10 @@ def test_of_threads_that_end_a_run_at_once_the_table_of_transitions_decides(stor
 
 
 def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
-    """Publishing, unknown and broken runs are open; published, invalid, refused and void ones are not."""
+    """Publishing, unknown and broken runs are open; published, invalid, refused and void ones are not.
+
+    At work are those that are open but for unknown and broken ones, which wait for another run.
+    """
     for state in RunState:
         open_run(store, state.value)
         if state in {RunState.PUBLISHING, RunState.REFUSED}:
@@ -694,6 +697,9 @@ def test_open_runs_are_those_that_are_not_closed(store: Store) -> None:
         "broken",
     }
     assert store.runs.list_open("payments") == []
+    working = {run.status.value for run in store.runs.list_at_work(NOW_MS + 1)}
+    assert working == {"planned", "compacting", "staged", "validated", "publishing"}
+    assert store.runs.list_at_work(NOW_MS) == []
 
 
 def test_runs_are_listed_with_the_one_that_moved_last_first(store: Store) -> None:

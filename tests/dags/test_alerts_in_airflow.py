@@ -148,6 +148,24 @@ def test_every_channel_hears_of_a_missed_deadline_once_and_of_its_end(
     assert [message["subject"] for message in mailbox.messages] == ["deadline_missed: orders", "recovered: orders"]
 
 
+def test_run_that_goes_on_for_too_long_is_told_by_the_watch_beside_it_once_and_its_end_too(
+    webhook: WebhookInbox, installation: Installation, run_dag: RunDag, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the topic, the run and a link to its page, while it goes on; it ends with the next run of the topic."""
+    monkeypatch.setenv("WINNOW_ALERT__RUN_LATE_MS", "1")
+    make_topic(installation, tmp_path, "orders", [build_old_lines(10, 5)])
+    plan = plan_topic(installation, "orders", as_of_ms=installation.now_ms(), attempt="a1")
+    assert plan is not None
+    for _ in range(2):
+        assert run_dag("watch_topics")["run", -1] == "success"
+    (alert,) = webhook.take()
+    assert (alert["kind"], alert["topic"], alert["plan_id"]) == ("run_late", "orders", plan.plan_id)
+    assert alert["link"] == f"{PAGE}/runs/{plan.plan_id}"
+    installation.store.runs.set_state(plan.plan_id, RunState.VOID, installation.now_ms(), attempt="a1")
+    run_dag("watch_topics")
+    assert [each["about"] for each in webhook.take()] == [["run_late"]]
+
+
 def test_backfilled_past_alerts_nobody(
     webhook: WebhookInbox, installation: Installation, run_dag: RunDag, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.docs.runbook import DOCS
 from tests.support.dag_topics import build_old_lines, make_topic
 from winnow.errors import UsageError
 from winnow.pipeline.installation import Installation
+from winnow_airflow.assets import topic_asset
 from winnow_airflow.operators import WinnowCompactOperator, WinnowIngestOperator
 from winnow_airflow.sensors import CheckpointTrigger, WinnowCheckpointSensor, has_reached, parse_offsets
 
@@ -106,3 +107,12 @@ def test_ingest_names_files_of_a_topic_or_kafka_topics(arguments: dict[str, Any]
 def test_compaction_of_no_topic_is_refused_where_it_would_mean_all() -> None:
     with pytest.raises(UsageError, match="names no topic"):
         WinnowCompactOperator(task_id="compact", topics=[])
+
+
+def test_sensor_is_listed_at_the_asset_of_its_topic_unless_that_is_not_known_while_a_file_is_parsed() -> None:
+    """By its inlets; a template has no asset, and inlets of the DAG's author are left as they are."""
+    asked: dict[str, Any] = {"task_id": "reached", "offsets": {0: 1}}
+    assert WinnowCheckpointSensor(topic="orders", **asked).inlets == [topic_asset("orders")]
+    assert WinnowCheckpointSensor(topic="{{ params.topic }}", **asked).inlets == []
+    clicks = [topic_asset("clicks")]
+    assert WinnowCheckpointSensor(topic="orders", inlets=clicks, **asked).inlets == clicks

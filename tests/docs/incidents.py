@@ -254,6 +254,15 @@ def stuck_sweep(world: World) -> Env:
     return run_watch(world)
 
 
+def late_run(world: World) -> Env:
+    """A run was planned half a day ago, and its process is gone."""
+    world.clock.now_ms -= 12 * HOUR_MS
+    prepare(world)
+    _plan(world)
+    world.clock.now_ms += 12 * HOUR_MS
+    return run_watch(world)
+
+
 def unfinished_erasure(world: World) -> Env:
     """Two hours ago a run had the topic when the files of an erasure should go."""
     world.clock.now_ms -= 2 * HOUR_MS
@@ -443,6 +452,7 @@ CASES: dict[str, Case] = {
     "deadline_missed": Case(missed_deadline, "deadline_missed", "winnow compact orders"),
     "commit_unknown": Case(unknown_commit, "commit_unknown", "winnow compact orders"),
     "sweep_stuck": Case(stuck_sweep, "sweep_stuck", "winnow sweep orders"),
+    "run_late": Case(late_run, "run_late", "winnow receipts orders"),
     "erasure_unfinished": Case(
         unfinished_erasure, "erasure_unfinished", "winnow sweep orders", newest=frozenset({9, 11})
     ),

@@ -265,6 +265,23 @@ def let_files_lie(world: World) -> None:
     watch_topics(world.installation)
 
 
+def leave_running(world: World) -> None:
+    """A run has staged its files and holds the topic; it is late a millisecond after six hours, and not before."""
+    staged(world)
+    world.clock.now_ms += 6 * HOUR_MS
+    world.installation.store.leases.acquire(TOPIC, world.installation.holder, world.clock(), HOUR_MS)
+    assert watch_topics(world.installation).told == {}
+    world.clock.now_ms += 1
+    watch_topics(world.installation)
+
+
+def let_finish(world: World) -> None:
+    (run,) = world.installation.store.runs.list_open(TOPIC)
+    validate_attempt(world.installation, run.plan_id, "a1")
+    publish_attempt(world.installation, run.plan_id, "a1")
+    watch_topics(world.installation)
+
+
 def leave_erased_files(world: World) -> None:
     """A run had the topic when the files of an erasure should go; an hour later they are still there."""
     with (
@@ -293,6 +310,24 @@ def test_erasure_that_died_before_the_store_knew_of_it_is_alerted(
     world.clock.now_ms += HOUR_MS
     watch_topics(world.installation)
     assert [each["kind"] for each in inbox.take()] == ["erasure_unfinished"]
+
+
+def test_ingest_that_goes_on_for_hours_is_alerted_and_one_that_died_is_not(world: World, inbox: WebhookInbox) -> None:
+    """A call at work reports it again and again; a dead one is voided by the next sweep."""
+    calls = world.installation.store.ingests
+    calls.open("i-1", TOPIC, least_number=1, holder="airflow:ingest_topics:scheduled", now_ms=world.clock())
+    world.clock.now_ms += 7 * HOUR_MS
+    watch_topics(world.installation)
+    assert inbox.take() == []
+    calls.renew("i-1", world.clock())
+    watch_topics(world.installation)
+    (alert,) = inbox.take()
+    assert (alert["kind"], alert["topic"], alert["plan_id"]) == ("run_late", TOPIC, None)
+    assert "Call i-1 of topic orders has been open since" in alert["message"]
+    assert "airflow:ingest_topics:scheduled is at work on it" in alert["message"]
+    calls.close(["i-1"])
+    watch_topics(world.installation)
+    assert [each["about"] for each in inbox.take()] == [["run_late"]]
 
 
 def watch_again(world: World) -> None:
@@ -342,6 +377,11 @@ def troubles() -> list[Trouble]:
         Trouble(
             "sweep_stuck", "warning", let_files_lie, look_again, sweep_at_last, None,
             ["2 retired files with ", " still there 3 days after their grace"], on_run_page=False,
+        ),
+        Trouble(
+            "run_late", "warning", leave_running, watch_again, let_finish, None,
+            ["Run ", " of topic orders has been open since 2025-", "for 6 h", "is staged, and the topic is held"],
+            on_run_page=True,
         ),
         Trouble(
             "erasure_unfinished", "error", leave_erased_files, watch_again, sweep, None,

@@ -16,6 +16,18 @@ from tests.mutants.changes import (
 from tests.mutants.mutant import Mutant
 
 MAINTENANCE = (
+    Mutant("run-late-at-once", "a run counts as late as soon as it has begun")
+    .changes("watch._check_runs", replace("A - installation.settings.alert.run_late_ms", "A"))
+    .caught_by("test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered"),
+    Mutant("dead-ingest-late", "an ingest call that died hours ago is alerted as one that takes long")
+    .changes("Ingests.list_at_work", replace("A.renewed_at_ms > renewed_after_ms", "A.renewed_at_ms > 0"))
+    .caught_by("test_ingest_that_goes_on_for_hours_is_alerted_and_one_that_died_is_not"),
+    Mutant("waiting-run-late", "a run whose outcome nobody knows is alerted as one that takes long")
+    .changes("Runs.list_at_work", drop_operand("waiting"))
+    .caught_by("test_open_runs_are_those_that_are_not_closed"),
+    Mutant("run-late-for-ever", "a run that has ended stays alerted as one that takes long")
+    .changes("watch._check_runs", drop_statement("recover"))
+    .caught_by("test_each_kind_arrives_once_with_its_six_parts_and_again_when_it_has_recovered"),
     Mutant("unswept-run-pruned", "the history of a run goes although its folder was not found empty twice")
     .changes("_old_runs", drop_element("A.swept_at_ms.is_not(None)"))
     .caught_by("test_a_run_whose_folder_was_not_found_empty_twice_stays_beyond_the_retention"),

@@ -229,6 +229,9 @@ PAGE = (
     Mutant("checkpoint-of-one-partition", "a sensor waits for any partition instead of each")
     .changes("has_reached", replace_call("all", "any"))
     .caught_by("test_checkpoint_is_reached_by_every_partition_and_not_before"),
+    Mutant("sensor-without-inlet", "Airflow does not list the sensor at the asset of its topic")
+    .changes("WinnowCheckpointSensor.__init__", never("fullmatch"))
+    .caught_by("test_sensor_is_listed_at_the_asset_of_its_topic_unless_that_is_not_known_while_a_file_is_parsed"),
     Mutant("compact-of-no-topic", "an operator that names no topic compacts all")
     .changes("WinnowCompactOperator.__init__", never("topics"))
     .caught_by("test_compaction_of_no_topic_is_refused_where_it_would_mean_all"),

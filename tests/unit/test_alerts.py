@@ -43,6 +43,9 @@ SITUATIONS: dict[AlertKind, Callable[[], Situation]] = {
     AlertKind.SWEEP_STUCK: lambda: alert_kinds.make_sweep_stuck(
         "orders", AT_MS, "Files lie about.", dag_id="sales_sweep_topics", at_ms=AT_MS
     ),
+    AlertKind.RUN_LATE: lambda: alert_kinds.make_run_late(
+        "orders", AT_MS - HOUR_MS, work="Run p1", state="it is compacting", plan_id="p1", at_ms=AT_MS
+    ),
     AlertKind.ERASURE_UNFINISHED: lambda: alert_kinds.make_erasure_unfinished(
         "orders", AT_MS - HOUR_MS, 3, dag_id="sales_sweep_topics", at_ms=AT_MS
     ),

@@ -320,6 +320,7 @@ page_url = "https://airflow.example.org/"
 deadline_warning_ms = 7200000
 deadline_grace_ms = 600000
 sweep_stuck_ms = 86400000
+run_late_ms = 7200000
 [[alert.notifiers]]
 class = "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
 arguments = { slack_webhook_conn_id = "on_call", text = "{{ alert.text }}" }
@@ -417,7 +418,7 @@ def test_file_sets_the_whole_tree(tmp_path: Path) -> None:
     assert settings.alert.page_url == "https://airflow.example.org"
     assert settings.alert.deadline_warning_ms == 7_200_000
     assert settings.alert.deadline_grace_ms == 600_000
-    assert settings.alert.sweep_stuck_ms == 86_400_000
+    assert (settings.alert.sweep_stuck_ms, settings.alert.run_late_ms) == (86_400_000, 7_200_000)
     (notifier,) = settings.alert.notifiers
     assert notifier.path == "airflow.providers.slack.notifications.slack_webhook.SlackWebhookNotifier"
     assert settings.metrics.most_topics == 500

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def watch(as_json: Json = False) -> None:
-    """Send alerts on deadlines, stuck sweeps and late tables of latest states, and recoveries.
+    """Send alerts on deadlines, late runs, stuck sweeps and late tables of latest states, and recoveries.
 
     Every run of the DAG compact_topics (with your prefix) ends with this; if something else schedules winnow compact,
     run it after each.

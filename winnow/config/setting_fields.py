@@ -341,6 +341,10 @@ class AlertSettings(_Frozen):
         "How long after their grace period retired files may wait before their sweep counts as stuck, in ms.",
         default=259_200_000,
     )
+    run_late_ms: Count = describe_setting(
+        "How long a compaction or an ingest of a topic may be at work before the alert run_late is sent, in ms.",
+        default=21_600_000,
+    )
 
 
 class ScrubSettings(_Frozen):

@@ -42,6 +42,7 @@ class AlertKind(StrEnum):
     DEADLINE_MISSED = "deadline_missed", "critical"
     COMMIT_UNKNOWN = "commit_unknown", "critical"
     SWEEP_STUCK = "sweep_stuck", "warning"
+    RUN_LATE = "run_late", "warning"
     ERASURE_UNFINISHED = "erasure_unfinished", "error"
     SEGMENT_DAMAGED = "segment_damaged", "critical"
     INGEST_FAILED = "ingest_failed", "error"
@@ -232,6 +233,31 @@ _STILL_THERE = (
     "No record is lost and readers see a complete log; superseded and deleted values stay readable for longer than "
     "promised."
 )
+
+
+def make_run_late(topic: str, since_ms: int, *, work: str, state: str, plan_id: str | None, at_ms: int) -> Situation:
+    """Make the alert about a run that takes longer than it should, while it goes on.
+
+    ``since_ms``: when it began. ``work``: what it is, with its id. ``state``: who is at work on it. ``plan_id``: its
+    plan; None: it is no compaction.
+    """
+    return Situation(
+        kind=AlertKind.RUN_LATE,
+        topic=topic,
+        findings=(Finding(None, since_ms),),
+        summary=Explanation(
+            f"{work} of topic {topic} has been open since {format_ms(since_ms)}, for "
+            f"{format_duration(at_ms - since_ms)}, longer than alert.run_late_ms: {state}",
+            left="Readers see the log as it was published last; what this writes becomes visible at once, or never.",
+            next=(
+                "See in the log of its task, or of its process, whether it gets on. If it hangs, mark the task failed "
+                "in Airflow, or end the process: the next run takes it from there. What the topic's earlier runs came "
+                f"to, and how long they took: winnow receipts {topic}"
+            ),
+        ),
+        at_ms=at_ms,
+        plan_id=plan_id,
+    )
 
 
 def make_sweep_stuck(topic: str, since_ms: int, summary: str, *, dag_id: str, at_ms: int) -> Situation:

@@ -94,3 +94,11 @@ class Ingests(StorePart):
         statement = select(row).where(row.topic == topic).order_by(row.number, row.ingest_id)
         with self._database.reading() as session:
             return [read_value(OpenIngest, ingest) for ingest in session.scalars(statement)]
+
+    def list_at_work(self, *, opened_before_ms: int, renewed_after_ms: int) -> list[OpenIngest]:
+        """List calls on all topics that were opened before an instant and have reported since another one."""
+        row = tables.Ingest
+        statement = select(row).where(row.opened_at_ms < opened_before_ms, row.renewed_at_ms > renewed_after_ms)
+        with self._database.reading() as session:
+            ordered = statement.order_by(row.topic, row.number, row.ingest_id)
+            return [read_value(OpenIngest, ingest) for ingest in session.scalars(ordered)]

@@ -341,6 +341,18 @@ class Runs(StorePart):
         with self._database.reading() as session:
             return frozenset(session.scalars(statement))
 
+    def list_at_work(self, opened_before_ms: int) -> list[Run]:
+        """List runs of all topics that were opened before an instant and go on, the one that moved last first.
+
+        Those whose commit or check has an outcome that nobody knows are left out: they wait, and do nothing.
+        """
+        waiting = {RunState.UNKNOWN, RunState.BROKEN}
+        states = [state.value for state in RunState if not state.is_closed and state not in waiting]
+        row = tables.RunTable
+        statement = _select_newest_first().where(row.status.in_(states), row.opened_at_ms < opened_before_ms)
+        with self._database.reading() as session:
+            return [read_value(Run, run) for run in session.scalars(statement)]
+
     def count_by_state(self, topic: str) -> dict[RunState, int]:
         """Count runs of ``topic`` by the state they are in; states without a run are left out."""
         row = tables.RunTable

@@ -20,11 +20,11 @@ MAXIMUM_PRESENT_DISTANCE_MS = 3_600_000
 """Maximum distance (ms) of a run's as-of from the present; beyond it the run is a backfill or the like."""
 
 WATCH_DOC = """
-Alerts on compaction deadlines that are near or missed, on sweeps that are stuck and on tables of latest states that are
-late, reports recoveries, and delivers alerts that their channel did not accept earlier. It covers all topics as of now;
-the metadata store says which of them need a closer check. Then it brings tables of latest states up to date that are
-due (`winnow.latest.update=SECONDS`). A run as of another time (a backfill, a Param `as_of` in the past) skips this
-task, because alerts are about the present.
+Alerts on compaction deadlines that are near or missed, on runs that take too long, on sweeps that are stuck and on
+tables of latest states that are late, reports recoveries, and delivers alerts that their channel did not accept
+earlier. It covers all topics as of now; the metadata store says which of them need a closer check. Then it brings
+tables of latest states up to date that are due (`winnow.latest.update=SECONDS`). A run as of another time (a backfill,
+a Param `as_of` in the past) skips this task, because alerts are about the present.
 """
 
 

@@ -1,4 +1,4 @@
-"""Alerts on compaction deadlines, stuck sweeps, unfinished erasures and late tables, and delivers queued messages.
+"""Alerts on compaction deadlines, late runs and tables, stuck sweeps, unfinished erasures; delivers queued messages.
 
 Every run of ``compact_topics`` ends with it. It uses the present time, whatever the run's as-of: an alert is about now.
 The metadata store says which topics to check, so thousands of healthy topics cost one statement.
@@ -24,8 +24,9 @@ from winnow.pipeline.monitor.overdue import (
 )
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.report import alert_kinds
-from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding
+from winnow.report.alert_kinds import DEADLINES, LATEST, RELEASABLE, AlertKind, Finding, Situation
 from winnow.report.forecast import DeadlineForecast
+from winnow.store.leases import describe_holder
 from winnow.values.counts import format_count
 from winnow.values.model import Reason
 from winnow.values.results import OpenAlert
@@ -94,7 +95,7 @@ class _TopicDeadlines:
 
 
 def watch_topics(installation: Installation) -> WatchReport:
-    """Alert on deadlines, stuck sweeps, unfinished erasures and late tables of latest states.
+    """Alert on deadlines, late runs, stuck sweeps, unfinished erasures and late tables of latest states.
 
     Recovered alerts are closed, and queued messages delivered.
 
@@ -123,6 +124,7 @@ def watch_topics(installation: Installation) -> WatchReport:
         if (deadlines := _load_topic_deadlines(installation, topic, now_ms, watched)) is not None
     ]
     _check_deadlines(installation, topics, opened, now_ms, watched)
+    _check_runs(installation, known, opened, now_ms, watched)
     _check_sweeps(installation, known, now_ms, watched)
     _check_erasures(installation, known, now_ms, watched)
     _check_latest_tables(installation, known, opened, now_ms, watched)
@@ -218,6 +220,49 @@ def _check_topic(
     if idle:
         how = "was released, and nothing of it is due"
         watched.note(installation.alerts.recover(topic, RELEASABLE, idle, how), AlertKind.RECOVERED)
+
+
+def _check_runs(
+    installation: Installation,
+    known: set[str],
+    opened: dict[str, list[OpenAlert]],
+    now_ms: int,
+    watched: WatchReport,
+) -> None:
+    """Alert where a compaction or an ingest goes on for too long; the store knows them all.
+
+    An ingest call that does not report any more is dead, and the next one goes on without it.
+    """
+    store, lease_ms = installation.store, installation.settings.lease_ms
+    before_ms = now_ms - installation.settings.alert.run_late_ms
+    late: dict[str, Situation] = {}
+    for call in store.ingests.list_at_work(opened_before_ms=before_ms, renewed_after_ms=now_ms - lease_ms):
+        late[call.topic] = alert_kinds.make_run_late(
+            call.topic,
+            call.opened_at_ms,
+            work=f"Call {call.ingest_id}",
+            state=f"{call.holder} is at work on it",
+            plan_id=None,
+            at_ms=now_ms,
+        )
+    for run in store.runs.list_at_work(before_ms):
+        lease = store.leases.find(run.topic)
+        held = lease is not None and lease.expires_ms > now_ms
+        state = describe_holder(lease, now_ms, lease_ms) if held and lease is not None else "held by nobody"
+        late[run.topic] = alert_kinds.make_run_late(
+            run.topic,
+            run.opened_at_ms,
+            work=f"Run {run.plan_id}",
+            state=f"it is {run.status.value}, and the topic is {state}",
+            plan_id=run.plan_id,
+            at_ms=now_ms,
+        )
+    for topic in sorted(late.keys() & known):
+        watched.note(installation.alerts.open_alert(late[topic]), AlertKind.RUN_LATE)
+    alerted = {topic for topic, rows in opened.items() if any(row.kind == AlertKind.RUN_LATE for row in rows)}
+    for topic in sorted((alerted - late.keys()) & known):
+        how = "has no run any more that takes longer than it should"
+        watched.note(installation.alerts.recover(topic, {AlertKind.RUN_LATE}, None, how), AlertKind.RECOVERED)
 
 
 def _check_sweeps(installation: Installation, known: set[str], now_ms: int, watched: WatchReport) -> None:

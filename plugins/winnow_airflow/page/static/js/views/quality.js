@@ -79,7 +79,9 @@ function describeRemaining(answer, key, noun) {
 
 function createAlertTable(rows) {
   const shape = (kind) =>
-    ["deadline_near", "validation_broken", "commit_unknown", "sweep_stuck", "configuration_held"].includes(kind)
+    ["deadline_near", "validation_broken", "commit_unknown", "sweep_stuck", "run_late", "configuration_held"].includes(
+      kind,
+    )
       ? "overdue"
       : "uncleanable";
   return createTable({
