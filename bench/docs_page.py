@@ -6,8 +6,9 @@ The text around them is written by hand. A test generates the pages again and co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from bench.growth_curves import group_by_curve
 from bench.keyed_tables import WAYS as KEYED
@@ -172,10 +173,16 @@ def merge_results(stored: Results, new: Results) -> Results:
     steps = [(size, step.workload) for size, steps in SUITES.items() for step in steps]
     places = {place: number for number, place in reversed(list(enumerate(steps)))}
     runs = sorted([*runs, *new.runs], key=lambda run: places.get((run.size, run.workload), len(steps)))
-    when = f"{new.machine.get('day')}, commit {str(new.machine.get('commit'))[:12]}"
-    names = [*(f"{run.workload} {run.competitor}" for run in new.runs), *new.control]
-    later = {**stored.machine.get(LATER, {}), **dict.fromkeys(names, when)}
+    later = {
+        **stored.machine.get(LATER, {}),
+        **{f"{run.workload} {run.competitor}": _describe_time(new.machine) for run in new.runs},
+        **{name: _describe_time({**new.machine, **figures}) for name, figures in new.control.items()},
+    }
     return Results(stored.path, {**stored.machine, LATER: later}, runs, {**stored.control, **new.control})
+
+
+def _describe_time(machine: Mapping[str, Any]) -> str:
+    return f"{machine.get('day')}, commit {str(machine.get('commit'))[:12]}"
 
 
 def write_pages() -> None:
