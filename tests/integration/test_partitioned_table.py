@@ -356,6 +356,28 @@ def test_a_masked_column_is_partitioned_by_its_digest_and_a_hidden_one_is_refuse
             )
 
 
+def test_a_masked_column_is_sorted_by_its_digest_and_a_hidden_one_is_refused(world: World, tmp_path: Path) -> None:
+    """The order of rows says nothing of the text, which is in no file of the table."""
+    lake = {"WINNOW_LATEST__SECRET": "sixteen bytes or more"}
+    with open_world(tmp_path, world.clock, lake) as other:
+        shown = {"winnow_latest_fields": "email:hmac,ssn:drop", "winnow_latest_sort__by": "email desc"}
+        create_partitioned(other, "", **shown)
+        ingest(other, {f"k{number}": {"email": f"{number:02}@x.org", "ssn": "078-05-1120"} for number in range(20)})
+        update(other)
+        ingest(other, {"k5": {"email": "05@y.org"}, "k6": None})
+        update(other)
+        (file,) = list_files(other)
+        digests = [row["email"] for row in file["rows"]]
+        assert [len(digest) for digest in digests] == [64] * 19
+        assert digests == sorted(digests, reverse=True)
+        offsets = [row["__offset"] for row in file["rows"]]
+        assert offsets not in (sorted(offsets), sorted(offsets, reverse=True))
+        for path in (tmp_path / "home" / "warehouse" / "winnow_latest").rglob("*.*"):
+            assert b".org" not in path.read_bytes()
+        with pytest.raises(ConfigurationError, match=r"names ssn, which winnow\.latest\.fields does not show"):
+            alter_layout(other, "", **{**shown, "winnow_latest_sort__by": "ssn"})
+
+
 def test_rows_of_a_database_s_change_events_are_partitioned_by_its_columns(world: World) -> None:
     create_partitioned(world, "region", winnow_value_envelope="debezium")
     events: list[dict[str, Any]] = [
@@ -434,12 +456,16 @@ def test_an_update_that_would_write_too_many_files_leaves_none(world: World, mon
     assert not list(world.folder.rglob("winnow_latest/**/*.parquet"))
 
 
-def test_spark_does_not_write_such_a_table(world: World) -> None:
-    create_partitioned(world, "n")
-    ingest(world, {"a": {"n": 1}})
-    with pytest.raises(UsageError, match="Spark does not write such a table"):
+@pytest.mark.parametrize(("layout", "order"), [("n", ""), ("", "n")])
+def test_spark_does_not_write_a_table_that_is_partitioned_or_sorted(world: World, layout: str, order: str) -> None:
+    """Whoever asks for Spark is refused and told the way; where the size alone would choose it, this process does."""
+    create_partitioned(world, layout, winnow_latest_sort__by=order)
+    ingest(world, {"a": {"n": 2}, "b": {"n": 1}})
+    with pytest.raises(UsageError, match=r"partitioned or sorted by columns.*latest-table update \S+ --engine local"):
         update_latest_table(world.installation, TOPIC, "spark")
-    assert update(prefer_tasks(world)).rows == 1
+    assert not world.installation.log.catalog.table_exists(("winnow_latest", TOPIC))
+    assert update(prefer_tasks(world)).rows == 2
+    assert [row["n"] for file in list_files(world) for row in file["rows"]] == ([2, 1] if layout else [1, 2])
 
 
 def test_a_table_that_another_program_partitioned_is_not_touched(world: World) -> None:
