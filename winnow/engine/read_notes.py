@@ -61,7 +61,8 @@ def remove_read_files(plan: ReadPlan) -> None:
 def sweep_read_files(staging: str, topic: str, began_before_ms: int | None) -> SweptReadings:
     """Delete the files of readings of ``topic`` that began before then and were killed; None: of all of them.
 
-    None is for a topic that is removed. Else a note goes with the first call that finds nothing else of its reading: tasks may outlive who submitted them.
+    None is for a topic that is removed. Else a note goes with the first call that finds nothing else of its reading:
+    tasks may outlive who submitted them.
 
     Raises:
         OSError, ServiceError: the staging area cannot be read or written.

@@ -33,8 +33,8 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
     staged = locate_read_files(installation.settings.staging, topic)
     for folder in sorted({file.uri.rpartition("/")[0] for file in _list_read_files(installation, staged)}):
         yield (
-            f"Files of a reading on Spark that is at work or was killed ({folder}): a sweep deletes them after the topic's "
-            "grace; delete the folder if they have to go sooner, or have no note beside it."
+            f"Files of a reading on Spark that is at work or was killed ({folder}): a sweep deletes them after the "
+            "topic's grace. Delete the folder if they have to go sooner, or if no note lies beside it."
         )
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
