@@ -56,7 +56,9 @@ def test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid(
     guid = UUID(int=5)
     head = "\1" + guid.bytes.decode()
     names: list[str | None] = ["\0\0\0\0\7", head, "\0\0\0", None, "\0\0\0\0\7", None, None]
-    values = [frame(9)] * 5 + [head + "body", "\1someone's secret"]
+    names += ["\0\0\0\0\0\0\0\7", "\1\0\0\0\0\0\0\7", "\0\0\0\0\0\0\0\7"]
+    headers = ["__value_schema_id"] * 7 + ["apicurio.value.contentId"] * 2 + ["apicurio.value.globalId"]
+    values = [frame(9)] * 5 + [head + "body", "\1someone's secret"] + [frame(9)] * 3
     winnow("topics", "create", "orders", "--partitions", 1)
     records = [
         record(
@@ -64,12 +66,12 @@ def test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid(
             value,
             partition=0,
             offset=number,
-            headers=[{"key": "__value_schema_id", "value": None if name is None else b64(name)}],
+            headers=[{"key": header, "value": None if name is None else b64(name)}],
         )
-        for number, (name, value) in enumerate(zip(names, values, strict=True))
+        for number, (header, name, value) in enumerate(zip(headers, names, values, strict=True))
     ]
     winnow("ingest", "files", "orders", write_lines(tmp_path / "a.jsonl", records))
-    uses = [("value", 7, 2, "AVRO"), ("value", str(guid), 2, "AVRO"), ("value", 9, 1, "AVRO")]
+    uses = [("value", 7, 3, "AVRO"), ("value", str(guid), 2, "AVRO"), ("value", 9, 1, "AVRO")]
     unknown = winnow("schemas", "list", "orders", "--json").document
     assert [(use["schema_id"], use["kind"]) for use in unknown["uses"]] == [(7, ""), (9, "")]
     assert unknown["unlisted"] == {"key": 0, "value": 3}
@@ -88,7 +90,7 @@ def test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid(
     document = shown.document
     found = [(use["column"], use["schema_id"], use["records"], use["kind"]) for use in document["uses"]]
     assert sorted(found, key=str) == sorted(uses, key=str)
-    assert (document["unframed"], document["unlisted"]) == ({"key": 7, "value": 1}, {"key": 0, "value": 1})
+    assert (document["unframed"], document["unlisted"]) == ({"key": 10, "value": 3}, {"key": 0, "value": 1})
     assert "3 schemas kept with the topic" in pulled.stderr
     assert "it does not give 1 schema named by GUID" in " ".join(pulled.stderr.split())
     secret = UUID(bytes=b"someone's secret")

@@ -103,6 +103,17 @@ SCHEMAS = (
     Mutant("guid-quoted", "the GUID that a header names is repeated in an error")
     .changes("documents.describe_schema", never("UUID"))
     .caught_by("test_hostile_headers_are_errors_of_their_records_and_quote_nothing"),
+    Mutant(
+        "apicurio-global-id-ignored",
+        "a datum that a global id names is read by its first bytes as one of another schema",
+    )
+    .changes(
+        "header_ids._convert_content_ids", replace("pc.or_(content.is_valid(), other.is_valid())", "content.is_valid()")
+    )
+    .caught_by("test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them"),
+    Mutant("apicurio-json-as-binary", "Avro that was written as JSON is read as binary")
+    .changes("header_ids._convert_content_ids", replace("pc.and_(is_readable, is_binary)", "is_readable"))
+    .caught_by("test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them"),
     Mutant("guid-at-the-head-not-read", "a datum that begins with the GUID of its schema is an error")
     .changes("framing.find_schema_ids", never("others"))
     .caught_by("test_ids_in_headers_and_in_payloads_are_read_as_confluents_deserializer_does"),

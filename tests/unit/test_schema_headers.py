@@ -158,6 +158,30 @@ def test_hostile_headers_are_errors_of_their_records_and_quote_nothing() -> None
     assert decode(make_records([(None, framed, None)])).errors[Side.VALUE] == unknown.errors[Side.VALUE]
 
 
+def test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them() -> None:
+    """Its last header counts, Confluent's goes before it; an id of another kind makes no row of another schema."""
+    row, lookalike, seven = b"\2x", name_schema(7) + b"\2x", (7).to_bytes(8)
+    content, other = "apicurio.value.contentId", "apicurio.value.globalId"
+    encoding = "apicurio.value.encoding"
+    records: list[Record] = [
+        (None, row, [(content, seven)]),
+        (None, row, [(other, b"\0" * 8), (content, (8).to_bytes(8)), (content, seven), (encoding, b"BINARY")]),
+        (None, row, [(content, (8).to_bytes(8)), ("__value_schema_id", name_schema(7))]),
+        (lookalike, row, [(content, seven), ("apicurio.key.globalId", seven)]),
+        (None, lookalike, [("apicurio.key.contentId", (8).to_bytes(8))]),
+        (None, lookalike, [(other, seven)]),
+        (None, lookalike, [(content, seven), (encoding, b"JSON")]),
+        (None, lookalike, [(content, b"\0\0\0\7")]),
+        (None, lookalike, [(content, b"\1" + seven[1:])]),
+        (None, lookalike, [(content, None), (other, None)]),
+    ]
+    decoded = decode(make_records(records))
+    assert list_rows(decoded, Side.VALUE) == {position: {"a": b"x"} for position in (*range(5), 9)}
+    assert set(decoded.errors[Side.VALUE]) == {5, 6, 7, 8}
+    assert list(decoded.errors[Side.KEY]) == [3]
+    assert all("of a serializer of Apicurio" in sentence for sentence in decoded.errors[Side.VALUE].values())
+
+
 def test_path_of_a_protobuf_message_follows_in_the_header() -> None:
     """The first message and another one, beside datums that begin with id and path; without a path it is an error."""
     text = 'syntax = "proto3"; message A { bytes a = 1; } message B { bytes b = 1; }'

@@ -28,7 +28,7 @@ from winnow.schemas.documents import (
     describe_schema,
     order_schema_ids,
 )
-from winnow.schemas.header_ids import GUID_BYTES, read_header_id
+from winnow.schemas.header_ids import GUID_BYTES, UNREADABLE, read_header_id
 from winnow.schemas.reader import DatumReader, read_datums
 
 HEAD_BYTES = 5
@@ -44,6 +44,10 @@ _Schema: TypeAlias = tuple[SchemaId, MessagePath]
 
 _NO_HEAD = "The datum does not begin with the id of a schema, as a serializer with a registry writes it."
 _BAD_HEADER = "The header that names its schema is damaged: it is none that a serializer with a registry writes."
+_OTHER_HEADER = (
+    "Its headers are of a serializer of Apicurio, and name no schema that can be read: by a content id, of Avro in its "
+    "binary encoding or of JSON Schema."
+)
 
 
 class BareDecoder:
@@ -136,7 +140,7 @@ class FramedDecoder:
         for positions in members.values():
             has_schema[positions] = True
         for position in np.flatnonzero(~has_schema).tolist():
-            errors[position] = _BAD_HEADER if is_bare[position] else _NO_HEAD
+            errors[position] = _describe_header(headers, position) if is_bare[position] else _NO_HEAD
         return members, starts, errors
 
     def _group_by_header(self, headers: pa.Array) -> dict[_Schema, Positions]:
@@ -168,6 +172,10 @@ class FramedDecoder:
 def _order_schema(entry: tuple[_Schema, Positions]) -> tuple[bool, int, MessagePath]:
     schema_id, path = entry[0]
     return (*order_schema_ids(schema_id), path)
+
+
+def _describe_header(headers: pa.Array, position: int) -> str:
+    return _OTHER_HEADER if headers[position].as_py() == UNREADABLE else _BAD_HEADER
 
 
 def find_schema_ids(datums: pa.Array) -> dict[SchemaId, Positions]:

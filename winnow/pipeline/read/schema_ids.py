@@ -16,7 +16,7 @@ from winnow.pipeline.read.key_scan import build_chunks, explain_read_errors
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import open_registry
-from winnow.schemas.header_ids import HEADER_NAMES, read_header_id
+from winnow.schemas.header_ids import CONTENT_NAMES, GLOBAL_NAMES, HEADER_NAMES, read_header_id
 from winnow.values.typed_columns import Side
 
 if TYPE_CHECKING:
@@ -142,9 +142,17 @@ def _count_heads(connection: duckdb.DuckDBPyConnection, log: PartitionLog) -> No
 
 
 def _build_named_sql(side: Side) -> str:
-    """Build SQL for what names the schema of a datum: its header if that has a value, else its own head."""
-    header = f"list_filter(headers, lambda pair: pair.key = '{HEADER_NAMES[side]}')[1].value"
-    return f"coalesce({header}, array_slice({side}, 1, 17))"
+    """Build SQL for what names the schema of a datum: a header of it that has a value, else its own head."""
+    named, content, other = (
+        f"list_filter(headers, lambda pair: pair.key = '{names[side]}')[{place}].value"
+        for names, place in ((HEADER_NAMES, 1), (CONTENT_NAMES, -1), (GLOBAL_NAMES, -1))
+    )
+    short = (
+        f"CASE WHEN octet_length({content}) = 8 AND array_slice({content}, 1, 4) = '\\x00\\x00\\x00\\x00'::BLOB "
+        f"THEN '\\x00'::BLOB || array_slice({content}, 5, 8) "
+        f"WHEN {content} IS NOT NULL OR {other} IS NOT NULL THEN ''::BLOB END"
+    )
+    return f"coalesce({named}, {short}, array_slice({side}, 1, 17))"
 
 
 def _name_schema(head: bytes) -> int | str:
