@@ -25,7 +25,7 @@ KEYS = {"small": 100_000, "12m": 3_000_000, "large": 48_000_000}
 """Keys of the topic, by size; each has two records."""
 PARTITIONS = 2
 TOPIC = "customers"
-WAYS = ("bytes", "typed", "typed on Spark, 1 core", "typed on Spark, 2 cores", "plain Spark")
+WAYS = ("bytes", "typed", "typed and sorted", "typed on Spark, 1 core", "typed on Spark, 2 cores", "plain Spark")
 SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Customer",
@@ -39,6 +39,8 @@ SCHEMA: dict[str, Any] = {
     ],
 }
 _ARCHIVE_RECORDS = 500_000
+_ORDER = "city, changed desc"
+"""Of rows that are sorted: by text, in which rows of one value lie everywhere in the log."""
 _CORES = {"typed on Spark, 1 core": "local[1]", "typed on Spark, 2 cores": "local[2]"}
 
 
@@ -157,6 +159,8 @@ def _measure(base: Path, home: Path, way: str, keys: int) -> TypedRun:
             from winnow.log.topic_configuration import set_config
 
             config = {"winnow.value.format": "avro", "winnow.value.schema": schema.as_uri()}
+            if way == "typed and sorted":
+                config["winnow.latest.sort_by"] = _ORDER
             set_config(log, {"winnow.key.format": "string", **config}, [])
     environment = build_environment(home)
     if way == "plain Spark":

@@ -62,6 +62,24 @@ def test_a_topic_is_created_ingested_altered_paused_and_deleted(server: IcebergR
     assert [name for name in left if not name.endswith(".crc")] == []
 
 
+def test_a_former_partition_spec_whose_column_is_gone_leaves_the_table_of_the_latest_state(
+    server: IcebergRestServer, tmp_path: Path
+) -> None:
+    """The catalog takes the update, and gives a table whose files can be listed."""
+    rows = [record(offset, b"key-%d" % offset, b'{"city": "Ulm", "n": %d}' % offset) for offset in range(3)]
+    winnow("topics", "create", "customers", "--partitions", "1")
+    winnow("ingest", "files", "customers", write_jsonl(tmp_path / "customers.jsonl", rows))
+    layouts = [{"value.format": "json", "latest.table": "true", "latest.partition_by": "city"}]
+    layouts += [{"latest.partition_by": "n", "latest.fields": "n"}]
+    for layout in layouts:
+        options = [option for name, value in layout.items() for option in ("--config", f"winnow.{name}={value}")]
+        winnow("topics", "alter", "customers", *options)
+        winnow("latest-table", "update", "customers")
+    table = load_catalog("other", type="rest", uri=server.uri).load_table(("winnow_latest", "customers"))
+    assert [len(spec.fields) for spec in table.metadata.partition_specs] == [1, 2]
+    assert table.inspect.files().num_rows == len(rows)
+
+
 def test_writers_at_the_same_time_all_land(server: IcebergRestServer, tmp_path: Path) -> None:
     """The server refuses a commit on an old snapshot, and the slower one tries again on the new one."""
     winnow("topics", "create", "crowded", "--partitions", "4")

@@ -49,40 +49,52 @@ def test_ids_of_keys_and_values_are_counted(tmp_path: Path) -> None:
     assert "secret" not in f"{answer} {shown}"
 
 
-def test_schemas_that_headers_name_are_counted_by_id_and_by_guid(
+def test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A header goes before the head of its datum; a damaged one is none; GUIDs can be asked for, and are not kept."""
+    """A header goes before the head of its datum; a damaged one is none. A GUID that nobody knows may be anything."""
     guid = UUID(int=5)
-    names = ["\0\0\0\0\7", "\1" + guid.bytes.decode(), "\0\0\0", None, "\0\0\0\0\7"]
+    head = "\1" + guid.bytes.decode()
+    names: list[str | None] = ["\0\0\0\0\7", head, "\0\0\0", None, "\0\0\0\0\7", None, None]
+    names += ["\0\0\0\0\0\0\0\7", "\1\0\0\0\0\0\0\7", "\0\0\0\0\0\0\0\7"]
+    headers = ["__value_schema_id"] * 7 + ["apicurio.value.contentId"] * 2 + ["apicurio.value.globalId"]
+    values = [frame(9)] * 5 + [head + "body", "\1someone's secret"] + [frame(9)] * 3
     winnow("topics", "create", "orders", "--partitions", 1)
     records = [
         record(
             f"{number}",
-            frame(9),
+            value,
             partition=0,
             offset=number,
-            headers=[{"key": "__value_schema_id", "value": b64(name)}],
+            headers=[{"key": header, "value": None if name is None else b64(name)}],
         )
-        for number, name in enumerate(names)
+        for number, (header, name, value) in enumerate(zip(headers, names, values, strict=True))
     ]
     winnow("ingest", "files", "orders", write_lines(tmp_path / "a.jsonl", records))
-    with serve_answers(lambda path: (200, b'{"schema": "\\"int\\""}' if "versions" not in path else b"[]")) as (
-        url,
-        paths,
-    ):
+    uses = [("value", 7, 3, "AVRO"), ("value", str(guid), 2, "AVRO"), ("value", 9, 1, "AVRO")]
+    unknown = winnow("schemas", "list", "orders", "--json").document
+    assert [(use["schema_id"], use["kind"]) for use in unknown["uses"]] == [(7, ""), (9, "")]
+    assert unknown["unlisted"] == {"key": 0, "value": 3}
+
+    def answer(path: str) -> tuple[int, bytes]:
+        if "versions" in path:
+            return 200, b"[]"
+        if path.startswith("/schemas/guids/") and not path.endswith(str(guid)):
+            return 404, b'{"error_code": 40403}'
+        return 200, b'{"schema": "\\"int\\""}'
+
+    with serve_answers(answer) as (url, _):
         monkeypatch.setenv("WINNOW_SCHEMA_REGISTRY__URL", url)
-        document = winnow("schemas", "list", "orders", "--json").document
-        assert [(use["column"], use["schema_id"], use["records"], use["kind"]) for use in document["uses"]] == [
-            ("value", 7, 2, "AVRO"),
-            ("value", 9, 1, "AVRO"),
-            ("value", str(guid), 1, "AVRO"),
-        ]
-        assert document["unframed"] == {"key": 5, "value": 1}
-        assert f"/schemas/guids/{guid}" in paths
+        shown = winnow("schemas", "list", "orders", "--json")
         pulled = winnow("schemas", "pull", "orders", code=4)
-    assert "2 schemas kept with the topic" in pulled.stderr
-    assert "1 schema named by GUID can only be asked for" in " ".join(pulled.stderr.split())
+    document = shown.document
+    found = [(use["column"], use["schema_id"], use["records"], use["kind"]) for use in document["uses"]]
+    assert sorted(found, key=str) == sorted(uses, key=str)
+    assert (document["unframed"], document["unlisted"]) == ({"key": 10, "value": 3}, {"key": 0, "value": 1})
+    assert "3 schemas kept with the topic" in pulled.stderr
+    assert "it does not give 1 schema named by GUID" in " ".join(pulled.stderr.split())
+    secret = UUID(bytes=b"someone's secret")
+    assert str(secret) not in f"{shown} {pulled}"
 
 
 def test_records_below_the_log_start_are_not_counted(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,13 @@ import pytest
 from tests.support.cli_runner import winnow
 from tests.support.in_process_jobs import run_read_job
 from tests.support.world import TOPIC, World, build_versions, define_world
+from winnow.config.topic import TopicConfig
 from winnow.engine import read_parts
-from winnow.engine.read_plans import ReadKind
+from winnow.engine.read_notes import write_read_note
+from winnow.engine.read_plans import ReadKind, locate_read_files
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError
 from winnow.files import storage
+from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.latest.records import plan_latest
 from winnow.pipeline.read import folder as folder_module
 from winnow.pipeline.read import record_parts
@@ -25,6 +31,7 @@ from winnow.pipeline.read.folder import write_folder
 from winnow.pipeline.read.record_parts import plan_records
 from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.plan_job import run_plan_job
+from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.topic_view import load_topic_view
 
 world = define_world(
@@ -172,6 +179,94 @@ def test_a_staged_file_that_somebody_replaced_is_refused(
     monkeypatch.setattr(folder_module, "run_plan_job", replace_one)
     log, plan = plan_all(world)
     with pytest.raises(PlanVoidError, match="is not the one that a task wrote"):
+        write_folder(world.installation, log, plan, folder, "spark")
+    assert list(folder.parent.rglob("*")) == [folder]
+    assert list_staged(world) == []
+
+
+KILLED_READING = """
+import os, signal, sys
+from pathlib import Path
+from tests.integration.test_folder_output import folder_module, plan_all, plan_job, run_read_job, write_folder
+from tests.support.world import FakeClock, open_world
+
+def die(*arguments):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+plan_job.run_job, folder_module._copy_file = run_read_job, die
+with open_world(Path(sys.argv[1]), FakeClock(int(sys.argv[2]))) as world:
+    write_folder(world.installation, *plan_all(world), Path(sys.argv[3]), "spark")
+"""
+
+
+def test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading(
+    world: World, folder: Path
+) -> None:
+    """The files that tasks wrote have a note beside them, whose last trace goes once they are found gone."""
+    command = [sys.executable, "-c", KILLED_READING, str(world.folder), str(world.clock()), str(folder)]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert len(list(folder.parent.iterdir())) == len(["the folder", "a draft", "its lock"])
+    (note,) = (uri for uri in list_staged(world) if f"{TOPIC}@" in uri and uri.endswith(".json"))
+    begin = note.removesuffix(".json")
+    foreign = [f"{begin[:-1]}g/part-000000.parquet.{'0' * 32}", f"{begin[:-1]}g.json"]
+    other_topic = note.replace(f"{TOPIC}@", "others@")
+    for uri in (*foreign, other_topic):
+        storage.write_bytes(uri, storage.read_bytes(note))
+    left = list_staged(world)
+    assert len(left) > len([note, *foreign, other_topic])
+    (report,) = sweep_topics(world.installation, [TOPIC])
+    assert (report.unnamed, list_staged(world)) == ((), left)
+    world.clock.now_ms += TopicConfig.parse({}).retired_grace_ms
+    (report,) = sweep_topics(world.installation, [TOPIC])
+    assert (report.unnamed, sorted(list_staged(world))) == ((), sorted([*foreign, note, other_topic]))
+    mine = f"{begin}/mine.parquet"
+    storage.write_bytes(mine, b"mine")
+    (report,) = sweep_topics(world.installation, [TOPIC])
+    assert (report.unnamed, sorted(list_staged(world))) == ((mine,), sorted([*foreign, note, other_topic, mine]))
+    storage.delete(mine)
+    sweep_topics(world.installation, [TOPIC])
+    assert sorted(list_staged(world)) == sorted([*foreign, other_topic])
+    log, plan = plan_all(world)
+    write_folder(world.installation, log, plan, folder)
+    assert list(folder.parent.iterdir()) == [folder]
+    assert read_rows(folder).num_rows == sum(len(world.read(partition)) for partition in range(2))
+
+
+def test_a_note_that_says_something_else_than_its_name_names_nothing(world: World) -> None:
+    """Whoever writes to the staging area gets no other topic's files deleted, and none of a reading at work."""
+    staging = world.installation.settings.staging
+    plan = replace(
+        plan_all(world)[1], plan_id="a" * 32, root=staging, folder=locate_read_files(staging, TOPIC, "a" * 32)
+    )
+    storage.write_bytes(f"{plan.folder}/part-000000.parquet.{'0' * 32}", b"records")
+    write_read_note(plan, world.clock())
+    left = list_staged(world)
+    for note in (replace(plan, topic="others"), replace(plan, plan_id="b" * 32)):
+        write_read_note(note, 0)
+        (report,) = sweep_topics(world.installation, [TOPIC])
+        assert report.unnamed == (f"{plan.folder}.json",)
+        assert list_staged(world) == left
+    write_read_note(plan, world.clock())
+    sweep_topics(world.installation, [TOPIC])
+    assert list_staged(world) == left
+    delete_topic(world.installation, TOPIC, now=True)
+    assert list_staged(world) == []
+
+
+def test_a_staged_file_that_is_gone_says_to_run_again(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweep takes a reading that is slower than the grace for dead."""
+
+    def sweep_first(*arguments: Any, **more: Any) -> Any:
+        outcome = run_plan_job(*arguments, **more)
+        world.clock.now_ms += TopicConfig.parse({}).retired_grace_ms
+        sweep_topics(world.installation, [TOPIC])
+        return outcome
+
+    monkeypatch.setattr(folder_module, "run_plan_job", sweep_first)
+    log, plan = plan_all(world)
+    with pytest.raises(RunAgainError, match=r"Nothing was written.*raise winnow\.retired\.grace\.ms"):
         write_folder(world.installation, log, plan, folder, "spark")
     assert list(folder.parent.rglob("*")) == [folder]
     assert list_staged(world) == []

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -23,17 +24,18 @@ from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.read.schema_pull import SchemaPull, pull_schemas
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.recovery import recover_topic
-from winnow.schemas.documents import SchemaDocument, SchemaReference
+from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaReference
 from winnow.schemas.kept_documents import pack_documents, unpack_documents
 from winnow.values.kept_schemas import KeptSchemas
 
 POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "long"}]}
 UNKNOWN = 9
+GUID = UUID("0f0e0d0c-0b0a-0908-0706-050403020100")
 
 
 def answer(path: str) -> tuple[int, bytes]:
-    """A registry with the schemas 1 to 8, all of them the same."""
-    if path.endswith(f"/{UNKNOWN}"):
+    """A registry with the schemas 1 to 8 and one GUID, all of them the same."""
+    if path.endswith(f"/{UNKNOWN}") or ("/guids/" in path and not path.endswith(str(GUID))):
         return 404, b'{"error_code": 40403}'
     return 200, json.dumps({"schema": json.dumps(POINT)}).encode()
 
@@ -84,6 +86,30 @@ def test_pulling_again_asks_for_what_is_new_only_and_changes_nothing_without(
     assert (pull(world).pulled, pull(world).schemas) == ((3,), 3)
     assert registry[1][asked:] == ["/schemas/ids/3"]
     assert len(world.head().state.schemas) == 2
+
+
+def test_guids_are_kept_as_ids_are_and_those_that_the_registry_does_not_know_are_counted(
+    world: World, registry: tuple[str, list[str]]
+) -> None:
+    """One text serves an id and a GUID; in a header or at the head of a datum, each is asked for once."""
+    body = encode(POINT, {"x": 1})
+    ingest(world, 1)
+    world.ingest(
+        [
+            record(1, b"1", body, headers=(("__value_schema_id", b"\1" + GUID.bytes),)),
+            record(2, b"2", b"\1" + GUID.bytes + body),
+            record(3, b"3", b"\1" + b"a secret of some" + body),
+        ]
+    )
+    done = pull(world)
+    assert (done.pulled, done.schemas, done.guids, done.is_whole) == ((1, str(GUID)), 2, 1, False)
+    asked = len(registry[1])
+    again = pull(world)
+    assert (again.pulled, again.snapshot_id, again.guids) == ((), None, 1)
+    assert len(registry[1]) == asked + 1
+    (kept,) = read_kept_schemas(world.head().state)
+    assert (len(kept.texts), kept.guids) == (1, {str(GUID): 0})
+    assert read_without_registry(world.folder) == [0, 1, 1, None]
 
 
 def test_ids_that_the_registry_does_not_know_are_named_and_the_others_kept(world: World) -> None:
@@ -158,20 +184,20 @@ def test_a_document_that_is_damaged_is_read_from_its_copy(world: World) -> None:
 
 
 @st.composite
-def draw_documents(draw: st.DrawFn) -> dict[int, SchemaDocument]:
+def draw_documents(draw: st.DrawFn) -> dict[SchemaId, SchemaDocument]:
     """Documents that refer to each other in any way without a circle."""
     made: list[SchemaDocument] = []
     for _ in range(draw(st.integers(1, 6))):
         names = draw(st.lists(st.sampled_from("abc"), max_size=2)) if made else []
         references = tuple(SchemaReference(name, draw(st.sampled_from(made))) for name in names)
         made.append(SchemaDocument("AVRO", draw(st.sampled_from(("1", "2", "3"))), references))
-    return draw(st.dictionaries(st.integers(0, 2**32 - 1), st.sampled_from(made)))
+    return draw(st.dictionaries(st.one_of(st.integers(0, 2**32 - 1), st.uuids()), st.sampled_from(made)))
 
 
 @given(draw_documents())
-def test_documents_are_the_same_after_they_were_kept(documents: dict[int, SchemaDocument]) -> None:
-    schemas, texts = pack_documents(documents)
-    assert unpack_documents([KeptSchemas(TOPIC, "u", 0, "", schemas, texts)]) == documents
+def test_documents_are_the_same_after_they_were_kept(documents: dict[SchemaId, SchemaDocument]) -> None:
+    schemas, guids, texts = pack_documents(documents)
+    assert unpack_documents([KeptSchemas(TOPIC, "u", 0, "", schemas, texts, guids)]) == documents
     assert len(set(texts)) == len(texts)
 
 
@@ -179,4 +205,4 @@ def test_documents_that_double_with_each_reference_are_kept_once_each() -> None:
     document = SchemaDocument("AVRO", "0")
     for number in range(1, 60):
         document = SchemaDocument("AVRO", str(number), (SchemaReference("a", document), SchemaReference("b", document)))
-    assert len(pack_documents({1: document})[1]) == 60
+    assert len(pack_documents({1: document})[2]) == 60

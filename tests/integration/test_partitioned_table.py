@@ -22,12 +22,14 @@ from winnow.errors import ConfigurationError, DamagedMetadataError, UsageError
 from winnow.files import placed_files, sorted_rows
 from winnow.files.placed_files import PlacedFileWriter
 from winnow.log import table_placement
+from winnow.log.snapshot_expiry import NO_GRACE_MS
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.backup.create import create_backup
 from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.latest.table_files import sweep_latest_table
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.schemas import row_decoders
 
@@ -245,19 +247,34 @@ def test_a_table_may_be_partitioned_and_sorted_and_its_order_may_not_be_of_a_mis
 
 
 def test_the_columns_of_a_former_layout_may_be_gone(world: World) -> None:
-    """Other formats give columns other ids; the files that leave were partitioned by the former ones."""
+    """Other formats give columns other ids; the files that leave were partitioned by the former ones.
+
+    A spec that names a gone column goes with the last snapshot that has files of it: lists of files can be made again.
+    """
     create_partitioned(world, "city")
     ingest(world, {"a": {"city": "Ulm", "n": 1}, "b": {"city": "Bonn", "n": 2}})
     update(world)
     alter_layout(world, "n", winnow_latest_fields="n")
     assert update(world).rebuilt == "its columns are made in another way"
+    assert load_table(world).inspect.files().num_rows == 2
     ingest(world, {"a": {"city": "Hof", "n": 3}})
     assert update(world).rebuilt is None
     assert {file["place"] for file in list_files(world)} == {(3,), (2,)}
     alter_layout(world, "", winnow_value_format="bytes", winnow_key_format="bytes", winnow_latest_fields="")
     update(world)
-    rows = load_table(world).scan().to_arrow()
-    assert sorted(rows.column("offset").to_pylist()) == [1, 2]
+    table = load_table(world)
+    assert sorted(table.scan().to_arrow().column("offset").to_pylist()) == [1, 2]
+    assert len(table.metadata.snapshots) == 3
+    for grace_ms, specs in ((1 << 50, 2), (NO_GRACE_MS, 1), (NO_GRACE_MS, 1)):
+        sweep_latest_table(world.installation, TOPIC, world.clock(), grace_ms)
+        table = load_table(world)
+        assert len(table.metadata.partition_specs) == specs
+        snapshots = [table.scan(snapshot_id=snapshot.snapshot_id) for snapshot in table.metadata.snapshots]
+        assert [scan.to_arrow().num_rows for scan in snapshots] == [2] * len(snapshots)
+    assert (table.inspect.files().num_rows, table.inspect.entries().num_rows) == (1, 3)
+    alter_layout(world, "city", **JSON)
+    update(world)
+    assert {file["place"] for file in list_files(world)} == {("Hof",), ("Bonn",)}
 
 
 @pytest.mark.parametrize(
@@ -356,6 +373,28 @@ def test_a_masked_column_is_partitioned_by_its_digest_and_a_hidden_one_is_refuse
             )
 
 
+def test_a_masked_column_is_sorted_by_its_digest_and_a_hidden_one_is_refused(world: World, tmp_path: Path) -> None:
+    """The order of rows says nothing of the text, which is in no file of the table."""
+    lake = {"WINNOW_LATEST__SECRET": "sixteen bytes or more"}
+    with open_world(tmp_path, world.clock, lake) as other:
+        shown = {"winnow_latest_fields": "email:hmac,ssn:drop", "winnow_latest_sort__by": "email desc"}
+        create_partitioned(other, "", **shown)
+        ingest(other, {f"k{number}": {"email": f"{number:02}@x.org", "ssn": "078-05-1120"} for number in range(20)})
+        update(other)
+        ingest(other, {"k5": {"email": "05@y.org"}, "k6": None})
+        update(other)
+        (file,) = list_files(other)
+        digests = [row["email"] for row in file["rows"]]
+        assert [len(digest) for digest in digests] == [64] * 19
+        assert digests == sorted(digests, reverse=True)
+        offsets = [row["__offset"] for row in file["rows"]]
+        assert offsets not in (sorted(offsets), sorted(offsets, reverse=True))
+        for path in (tmp_path / "home" / "warehouse" / "winnow_latest").rglob("*.*"):
+            assert b".org" not in path.read_bytes()
+        with pytest.raises(ConfigurationError, match=r"names ssn, which winnow\.latest\.fields does not show"):
+            alter_layout(other, "", **{**shown, "winnow_latest_sort__by": "ssn"})
+
+
 def test_rows_of_a_database_s_change_events_are_partitioned_by_its_columns(world: World) -> None:
     create_partitioned(world, "region", winnow_value_envelope="debezium")
     events: list[dict[str, Any]] = [
@@ -434,12 +473,17 @@ def test_an_update_that_would_write_too_many_files_leaves_none(world: World, mon
     assert not list(world.folder.rglob("winnow_latest/**/*.parquet"))
 
 
-def test_spark_does_not_write_such_a_table(world: World) -> None:
-    create_partitioned(world, "n")
-    ingest(world, {"a": {"n": 1}})
-    with pytest.raises(UsageError, match="Spark does not write such a table"):
+@pytest.mark.parametrize(("layout", "order"), [("n", ""), ("", "n")])
+def test_spark_does_not_write_a_table_that_is_partitioned_or_sorted(world: World, layout: str, order: str) -> None:
+    """Whoever asks for Spark is refused and told the way; where the size alone would choose it, this process does."""
+    create_partitioned(world, layout, winnow_latest_sort__by=order)
+    ingest(world, {"a": {"n": 2}, "b": {"n": 1}})
+    with pytest.raises(UsageError, match=r"partitioned or sorted by columns.*latest-table update \S+ --engine local"):
         update_latest_table(world.installation, TOPIC, "spark")
-    assert update(prefer_tasks(world)).rows == 1
+    assert not world.installation.log.catalog.table_exists(("winnow_latest", TOPIC))
+    assert update(prefer_tasks(world)).rows == 2
+    rows_by_file = sorted([row["n"] for row in file["rows"]] for file in list_files(world))
+    assert rows_by_file == ([[1], [2]] if layout else [[1, 2]])
 
 
 def test_a_table_that_another_program_partitioned_is_not_touched(world: World) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import httpx
 import pyarrow as pa
 import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
@@ -25,15 +26,18 @@ from tests.support.world import TOPIC, FakeClock, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.config.setting_fields import SchemaRegistrySettings
 from winnow.errors import ConfigurationError, ServiceError
+from winnow.files.segments import HEADERS_TYPE
 from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.read.schema_pull import pull_schemas
 from winnow.schemas.decoder import DecodedBatch
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import make_decoder
 from winnow.schemas.framing import FramedDecoder
+from winnow.schemas.header_ids import find_header_ids
 from winnow.schemas.registry import SchemaRegistry
 from winnow.schemas.schema_cache import MAXIMUM_MISSING_IDS, KeptDocuments, SchemaCache
 from winnow.values.formats import Format
+from winnow.values.typed_columns import Side
 
 VALUE = SerializationContext("orders", MessageField.VALUE)
 ADDRESS = {"type": "record", "name": "n.Address", "fields": [{"name": "city", "type": "string"}]}
@@ -159,6 +163,25 @@ def test_ids_in_headers_are_read_and_a_guid_that_a_registry_cannot_answer_is_an_
     batch = decoder.decode(pa.array([bare, framed, bare], pa.binary()), headers)
     assert list_rows(batch) == {0: {"id": 5}, 1: {"id": 6}}
     assert batch.errors == {2: f"The schema of a GUID is not in the schema registry {url.split('/')[2]}."}
+
+
+def test_apicurio_answers_content_ids_as_its_own_serializers_write_them(url: str, client: SchemaRegistryClient) -> None:
+    """Two artifacts of one content have two global ids, which its API for Confluent's clients does not know."""
+    text = '{"type": "record", "name": "n.Parcel", "fields": [{"name": "id", "type": "long"}]}'
+    subjects = ("parcels", "parcels-again")
+    (content_id,) = {client.register_schema(subject, Schema(text, "AVRO")) for subject in subjects}
+    native = f"{url.partition('/apis/')[0]}/apis/registry/v3/groups/default/artifacts"
+    versions = [httpx.get(f"{native}/{subject}/versions/1").json() for subject in subjects]
+    assert [version["contentId"] for version in versions] == [content_id] * 2
+    (global_id,) = {version["globalId"] for version in versions} - {content_id}
+    named = [[("apicurio.value.contentId", content_id)], [("apicurio.value.globalId", global_id)]]
+    pairs = [[{"key": name, "value": number.to_bytes(8)} for name, number in row] for row in named]
+    headers = find_header_ids(pa.array(pairs, HEADERS_TYPE), Side.VALUE)
+    decoder = make_decoder(Format.AVRO, source=SchemaCache([open_registry(url)]))
+    assert isinstance(decoder, FramedDecoder)
+    batch = decoder.decode(pa.array([b"\n", b"\n"], pa.binary()), headers)
+    assert list_rows(batch) == {0: {"id": 5}}
+    assert list(batch.errors) == [1]
 
 
 def test_a_schema_is_asked_for_by_its_guid(tmp_path: Path) -> None:

@@ -48,6 +48,12 @@ PARTITIONED_TABLE = (
     Mutant("placed-foreign-spec", "a table that another program partitioned is taken for Winnow's")
     .changes("find_contradiction", never("matches_layout"))
     .caught_by("test_a_table_that_another_program_partitioned_is_not_touched"),
+    Mutant("placed-former-specs-stay", "lists of a table's files fail for ever at a spec whose column is gone")
+    .changes("table_files._sweep", drop_statement("remove_former_specs"))
+    .caught_by("test_the_columns_of_a_former_layout_may_be_gone"),
+    Mutant("placed-used-spec-removed", "a kept snapshot has files of a spec that is gone, and cannot be read")
+    .changes("remove_former_specs", replace("former - _list_used_specs(table)", "former"))
+    .caught_by("test_the_columns_of_a_former_layout_may_be_gone"),
     Mutant("placed-spec-raced", "a commit's spec replaces one that another process made meanwhile")
     .changes("stage_schema", replace("(AssertDefaultSpecId.model_validate(A),)", "()"))
     .caught_by("test_a_commit_fails_if_another_process_partitioned_the_table_meanwhile"),

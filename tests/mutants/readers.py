@@ -32,11 +32,29 @@ READERS = (
     .changes("changes._choose_bounds", never("cleaned"))
     .caught_by("test_state_before_a_compaction_is_asked_by_snapshot_and_refused_by_offset"),
     Mutant("folder-of-a-failure", "files of a reading that failed stay beside the folder")
-    .changes("write_folder", drop_statement("rmtree"))
+    .changes("private_files._hold_folder", drop_statement("_remove"))
     .caught_by("test_a_damaged_segment_leaves_the_folder_empty[local]"),
     Mutant("folder-keeps-copies", "copies of records stay in the staging area")
-    .changes("folder._write_on_spark", drop_statement("_remove_staged"))
+    .changes("folder._write_on_spark", drop_statement("remove_read_files"))
     .caught_by("test_a_damaged_segment_leaves_the_folder_empty[spark]"),
+    Mutant("folder-drafts-of-the-killed-stay", "records that a killed reading wrote stay beside the folder for ever")
+    .changes("make_draft_folder", drop_statement("_remove_abandoned"))
+    .caught_by("test_a_draft_beside_a_folder_goes_when_its_writer_was_killed_and_nothing_else_there_does"),
+    Mutant("folder-neighbours-deleted", "what people named like a draft is deleted")
+    .changes("private_files._remove_abandoned", replace("_OWN_NAME.fullmatch(A) is None", "False"))
+    .caught_by("test_a_draft_beside_a_folder_goes_when_its_writer_was_killed_and_nothing_else_there_does"),
+    Mutant("reading-without-note", "nothing names the files of a reading that is killed, and they stay")
+    .changes("folder._write_on_spark", drop_statement("write_read_note"))
+    .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
+    Mutant("reading-at-work-swept", "a sweep deletes the files of a reading that is at work")
+    .changes("sweep_read_files", never("began_ms"))
+    .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
+    Mutant("reading-note-goes-first", "what tasks write after their command was killed is named by nothing")
+    .changes("sweep_read_files", replace("began_before_ms is None or not going", "True"))
+    .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
+    Mutant("reading-note-believed", "a note leads to files of another reading than its own")
+    .changes("sweep_read_files", never("plan_id", "note"))
+    .caught_by("test_a_note_that_says_something_else_than_its_name_names_nothing"),
     Mutant("folder-for-everybody", "a folder that was for its owner is readable for others, or the other way round")
     .changes("write_folder", drop_statement("copymode"))
     .caught_by("test_the_folder_keeps_its_rights"),

@@ -90,9 +90,7 @@ SCHEMAS = (
     .changes("find_header_ids", always("true_count"))
     .caught_by("test_body_that_begins_like_an_id_is_of_the_schema_that_its_header_names"),
     Mutant("schema-header-last", "of several headers that name a schema the last one counts")
-    .changes(
-        "find_header_ids", replace("pa.array(firsts)", "pa.array(np.append(firsts[1:], is_wanted.true_count) - 1)")
-    )
+    .changes("find_header_ids", replace("name is not HEADER_NAMES[side]", "True"))
     .caught_by("test_a_header_without_a_value_names_no_schema"),
     Mutant("schema-header-ignored-if-damaged", "a datum whose header is damaged is read as if it had none")
     .changes("FramedDecoder._group_by_schema", replace("np.flatnonzero(~is_bare)", "np.arange(len(datums))"))
@@ -103,12 +101,35 @@ SCHEMAS = (
     Mutant("guid-quoted", "the GUID that a header names is repeated in an error")
     .changes("documents.describe_schema", never("UUID"))
     .caught_by("test_hostile_headers_are_errors_of_their_records_and_quote_nothing"),
+    Mutant(
+        "apicurio-global-id-ignored",
+        "a datum that a global id names is read by its first bytes as one of another schema",
+    )
+    .changes(
+        "header_ids._convert_content_ids", replace("pc.or_(content.is_valid(), other.is_valid())", "content.is_valid()")
+    )
+    .caught_by("test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them"),
+    Mutant("apicurio-json-as-binary", "Avro that was written as JSON is read as binary")
+    .changes("header_ids._convert_content_ids", replace("pc.and_(is_readable, is_binary)", "is_readable"))
+    .caught_by("test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them"),
+    Mutant("guid-at-the-head-not-read", "a datum that begins with the GUID of its schema is an error")
+    .changes("framing.find_schema_ids", never("others"))
+    .caught_by("test_ids_in_headers_and_in_payloads_are_read_as_confluents_deserializer_does"),
+    Mutant("guid-path-misplaced", "the path to a message is looked for where it follows an id, not a GUID")
+    .changes("FramedDecoder._group_by_path", replace("int(starts[position])", "HEAD_BYTES"))
+    .caught_by("test_path_of_a_protobuf_message_follows_in_the_header"),
+    Mutant("guid-shown", "sixteen bytes of a value are shown as a GUID that nobody knows")
+    .changes("report_schema_ids", replace("isinstance(use.schema_id, int) or use.kind", "True"))
+    .caught_by("test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid"),
+    Mutant("guid-not-kept", "a schema that is pulled by its GUID is not kept")
+    .changes("kept_documents.unpack_documents", drop_statement("UUID"))
+    .caught_by("test_guids_are_kept_as_ids_are_and_those_that_the_registry_does_not_know_are_counted"),
     Mutant("guid-not-answered-fails", "a registry that finds nothing by GUID fails the update")
     .changes("SchemaRegistry.find_document", drop_keyword("can_lack_route"))
     .caught_by("test_a_schema_is_asked_for_by_its_guid"),
     Mutant("schema-headers-not-counted", "schemas that headers name are not counted")
     .changes("_build_named_sql", replace_text("coalesce(", "coalesce(NULL AND "))
-    .caught_by("test_schemas_that_headers_name_are_counted_by_id_and_by_guid"),
+    .caught_by("test_schemas_that_headers_and_heads_name_are_counted_by_id_and_by_guid"),
     Mutant("kept-schemas-not-asked", "what is kept with a topic is not asked")
     .changes("_Sources.schemas", never("kept"))
     .caught_by("test_what_is_kept_is_read_before_any_registry"),

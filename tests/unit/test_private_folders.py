@@ -19,7 +19,8 @@ from winnow.files import duckdb_connection, private_files
 _USER = """
 import sys, time
 from winnow.files import private_files
-with private_files.make_private_folder(sys.argv[1]) as path:
+from pathlib import Path
+with getattr(private_files, sys.argv[2])(Path(sys.argv[1])) as path:
     (path / "spilled").write_text("a customer's name")
     print(path, flush=True)
     sys.stdin.read()
@@ -27,10 +28,10 @@ with private_files.make_private_folder(sys.argv[1]) as path:
 
 
 @contextmanager
-def another_user_of(place: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process that has a private folder below ``place``, and that folder."""
+def another_user_of(place: Path, kind: str = "make_private_folder") -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process that has a private folder of a kind for ``place``, and that folder."""
     with subprocess.Popen(
-        [sys.executable, "-c", _USER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _USER, str(place), kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         try:
@@ -97,7 +98,7 @@ def test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed(
     """Locks of another machine may not be seen there."""
     with another_user_of(tmp_path) as (killed, left):
         killed.kill()
-    theirs = left.with_name(f"{'f' * 16}-1")
+    theirs = left.with_name(f"{'f' * 16}-{'1' * 16}")
     theirs.mkdir()
     theirs.with_name(f"{theirs.name}.lock").touch()
     monkeypatch.setattr(private_files, "_find_file_system", lambda _: "nfs4")
@@ -106,6 +107,27 @@ def test_on_a_shared_file_system_only_folders_of_this_kernel_are_removed(
     monkeypatch.setattr(private_files, "_find_file_system", lambda _: "ext4")
     assert private_files.remove_abandoned(tmp_path) == 1
     assert not theirs.exists()
+
+
+def test_a_draft_beside_a_folder_goes_when_its_writer_was_killed_and_nothing_else_there_does(tmp_path: Path) -> None:
+    """What people named like one stays, and so does the draft of a process that is at work."""
+    place = tmp_path / "rows[1]"
+    mine = [tmp_path / name for name in (".rows[1].old", ".rows[1].old.lock", ".rows1.0-0123456789abcdef.lock")]
+    mine[0].mkdir()
+    for path in mine[1:]:
+        path.touch()
+    with another_user_of(place, "make_draft_folder") as (killed, left), another_user_of(place, "make_draft_folder"):
+        assert left.parent == tmp_path
+        killed.kill()
+        killed.wait()
+        with private_files.make_draft_folder(place) as draft:
+            assert mode(draft) == 0o700
+            assert not left.exists()
+            draft.rename(place)
+        assert len(list(tmp_path.iterdir())) == len([place, *mine, "the draft at work", "its lock"])
+    with private_files.make_draft_folder(place):
+        pass
+    assert sorted(tmp_path.iterdir()) == sorted([place, *mine])
 
 
 def test_a_forked_child_that_ends_leaves_its_parents_folder(tmp_path: Path) -> None:

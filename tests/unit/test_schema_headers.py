@@ -58,7 +58,7 @@ BODIES = st.one_of(
     st.sampled_from((b"\0\0\0\0\7\0", b"\0\0\0\0\7\2x")),
     st.binary(max_size=8),
 )
-DATUMS = st.one_of(st.none(), BODIES, st.tuples(st.integers(6, 8).map(name_schema), BODIES).map(b"".join))
+DATUMS = st.one_of(st.none(), BODIES, st.tuples(IDS, BODIES).map(b"".join), IDS.map(lambda name: name[:-1]))
 RECORDS = st.lists(st.tuples(DATUMS, DATUMS, st.one_of(st.none(), HEADERS)), max_size=6)
 
 
@@ -154,16 +154,44 @@ def test_hostile_headers_are_errors_of_their_records_and_quote_nothing() -> None
         make_records([(None, b"x", [("__value_schema_id", name_schema(UUID(bytes=b"a secret of some")))])])
     )
     assert unknown.errors[Side.VALUE] == {0: "The schema of a GUID is not in the registry."}
+    framed = b"\1a secret of someone"
+    assert decode(make_records([(None, framed, None)])).errors[Side.VALUE] == unknown.errors[Side.VALUE]
+
+
+def test_content_ids_of_apicurio_are_read_and_no_other_ids_of_it_are_taken_for_them() -> None:
+    """Its last header counts, Confluent's goes before it; an id of another kind makes no row of another schema."""
+    row, lookalike, seven = b"\2x", name_schema(7) + b"\2x", (7).to_bytes(8)
+    content, other = "apicurio.value.contentId", "apicurio.value.globalId"
+    encoding = "apicurio.value.encoding"
+    records: list[Record] = [
+        (None, row, [(content, seven)]),
+        (None, row, [(other, b"\0" * 8), (content, (8).to_bytes(8)), (content, seven), (encoding, b"BINARY")]),
+        (None, row, [(content, (8).to_bytes(8)), ("__value_schema_id", name_schema(7))]),
+        (lookalike, row, [(content, seven), ("apicurio.key.globalId", seven)]),
+        (None, lookalike, [("apicurio.key.contentId", (8).to_bytes(8))]),
+        (None, lookalike, [(other, seven)]),
+        (None, lookalike, [(content, seven), (encoding, b"JSON")]),
+        (None, lookalike, [(content, b"\0\0\0\7")]),
+        (None, lookalike, [(content, b"\1" + seven[1:])]),
+        (None, lookalike, [(content, None), (other, None)]),
+    ]
+    decoded = decode(make_records(records))
+    assert list_rows(decoded, Side.VALUE) == {position: {"a": b"x"} for position in (*range(5), 9)}
+    assert set(decoded.errors[Side.VALUE]) == {5, 6, 7, 8}
+    assert list(decoded.errors[Side.KEY]) == [3]
+    assert all("of a serializer of Apicurio" in sentence for sentence in decoded.errors[Side.VALUE].values())
 
 
 def test_path_of_a_protobuf_message_follows_in_the_header() -> None:
     """The first message and another one, beside datums that begin with id and path; without a path it is an error."""
     text = 'syntax = "proto3"; message A { bytes a = 1; } message B { bytes b = 1; }'
-    decoder = make_decoder(Format.PROTOBUF, source=KeptDocuments("kept", {7: SchemaDocument("PROTOBUF", text)}))
+    decoder = make_decoder(
+        Format.PROTOBUF, source=KeptDocuments("kept", dict.fromkeys((7, GUID), SchemaDocument("PROTOBUF", text)))
+    )
     assert isinstance(decoder, FramedDecoder)
     name, body = name_schema(7), b"\n\1x"
-    named = [name + b"\0", name + b"\2\2", None, name, name + b"\0\0"]
-    datums = [body, body, name + b"\2\2" + body, body, body]
+    named = [name + b"\0", name + b"\2\2", None, name, name + b"\0\0", None, None]
+    datums = [body, body, name + b"\2\2" + body, body, body, name_schema(GUID) + b"\2\2" + body, name_schema(GUID)]
     records = make_records(
         [
             (None, datum, [] if value is None else [("__value_schema_id", value)])
@@ -172,8 +200,8 @@ def test_path_of_a_protobuf_message_follows_in_the_header() -> None:
     )
     batch = decoder.decode(records.column("value"), find_header_ids(records.column("headers"), Side.VALUE))
     rows = [(group.positions.to_pylist(), group.rows.to_pylist()) for group in batch.groups]
-    assert rows == [([0], [{"a": b"x"}]), ([1, 2], [{"b": b"x"}, {"b": b"x"}])]
-    assert set(batch.errors) == {3, 4}
+    assert rows == [([0], [{"a": b"x"}]), ([1, 2], [{"b": b"x"}, {"b": b"x"}]), ([5], [{"b": b"x"}])]
+    assert set(batch.errors) == {3, 4, 6}
 
 
 def test_headers_cost_nothing_where_none_names_a_schema() -> None:

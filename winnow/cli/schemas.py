@@ -19,8 +19,9 @@ def list_schemas(topic: Topic, as_json: Json = False) -> None:
     """List the ids of the schemas that keys and values name, and how many records have each.
 
     Serializers that work with a schema registry begin each key or value with a zero byte and the id of its schema in
-    four bytes, or name its id or GUID in a header of the record. Other bytes may begin so, too: numbers, for example.
-    The registry (schema_registry.url) says which subjects have a schema.
+    four bytes, or with the byte 1 and its GUID, or name it in a header of the record. Other bytes may begin so, too:
+    numbers, for example. The registry (schema_registry.url) says which subjects have a schema; GUIDs that it does not
+    know are counted together.
 
     Example: winnow schemas list orders
     """
@@ -47,10 +48,10 @@ def list_schemas(topic: Topic, as_json: Json = False) -> None:
 def pull_schemas(topic: Topic, as_json: Json = False) -> None:
     """Keep the schemas that keys and values name with the topic, so that it can be read without the registry.
 
-    Asks the registry (schema_registry.url) for every id that 'winnow schemas list' counts and that is not kept yet,
-    with all that the schema refers to. What is kept is asked before the registry from then on, is part of backups, and
-    goes with the topic. Run it again after new versions of a schema; where nothing is new, it changes nothing. Ids that
-    the registry does not know are named (exit code 4).
+    Asks the registry (schema_registry.url) for every id and GUID that 'winnow schemas list' counts and that is not kept
+    yet, with all that the schema refers to. What is kept is asked before the registry from then on, is part of backups,
+    and goes with the topic. Run it again after new versions of a schema; where nothing is new, it changes nothing. Ids
+    that the registry does not know are named, GUIDs counted (exit code 4).
 
     Example: winnow schemas pull orders
     """
@@ -77,7 +78,7 @@ def _make_unkept_error(pulled: SchemaPull) -> ValidationFailedError:
         f"the registry does not know {format_names(map(str, pulled.unknown))}" if pulled.unknown else "",
         f"it cannot give {format_names(map(str, pulled.unusable))} as a whole" if pulled.unusable else "",
         f"{format_count(pulled.unlisted, 'record')} name further ones" if pulled.unlisted else "",
-        f"{format_count(pulled.guids, 'schema')} named by GUID can only be asked for" if pulled.guids else "",
+        f"it does not give {format_count(pulled.guids, 'schema')} named by GUID" if pulled.guids else "",
     ]
     return ValidationFailedError(
         f"Not every schema that records of topic {pulled.topic} name is kept: {'; '.join(filter(None, missing))}.",

@@ -57,6 +57,9 @@ _RETIRED: Final = {
 _LATEST: Final = re.compile(rf"data/{_HEX}/{_HEX}\.parquet")
 _STAGED: Final = re.compile(rf"(?P<attempt>{_PART})/{_or_draft('(?:manifest|facts)[.]json')}")
 _STAGED_PLAN: Final = re.compile(_or_draft("plan[.]json"))
+_READING: Final = re.compile(
+    rf"[A-Za-z0-9._-]+@{_HEX}(?:\.json|/part-\d{{6,}}\.parquet\.{_HEX})|{_or_draft(rf'{_HEX}(?:[.]result)?[.]json')}"
+)
 _OF_TABLE: Final = re.compile(rf"{_METADATA.pattern}|{_DOCUMENTS}")
 
 
@@ -147,3 +150,8 @@ def is_staged_file(path: str, attempts: Collection[str]) -> bool:
     """Check whether the plan itself or one of ``attempts`` names a file so, below the plan's staging folder."""
     found = _STAGED.fullmatch(path)
     return _STAGED_PLAN.fullmatch(path) is not None or (found is not None and found["attempt"] in attempts)
+
+
+def is_staged_reading(path: str) -> bool:
+    """Check whether a reading in tasks names a file so, below the folder of readings in the staging area."""
+    return _READING.fullmatch(path) is not None

@@ -11,7 +11,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import glob
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -30,6 +32,8 @@ SPARK_LOCAL_DIRS: Final = "SPARK_LOCAL_DIRS"
 """The variable in which Spark gives its Python workers their local folders, which it removes at the end."""
 
 _LOCK: Final = ".lock"
+_OWN_NAME: Final = re.compile(r"[0-9a-f]*-[0-9a-f]{16}")
+"""Of private folders: the boot and a random number."""
 _LOCAL_FILE_SYSTEMS: Final = frozenset(
     {"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"}
 )
@@ -53,6 +57,26 @@ def make_private_folder(place: str | Path | None) -> Iterator[Path]:
         root = _open_root(Path(place))
         _remove_abandoned(root)
         lock, path = _claim_folder(root)
+    yield from _hold_folder(lock, path)
+
+
+@contextmanager
+def make_draft_folder(place: Path) -> Iterator[Path]:
+    """Provide a new private folder beside ``place``, which may be moved there; else it is removed at the end.
+
+    Those that killed processes left beside ``place`` are removed first. Its name begins with a dot and that of
+    ``place``.
+
+    Raises:
+        OSError: it cannot be made.
+        ServiceError: others deleted it each time.
+    """
+    prefix = f".{place.name}."
+    _remove_abandoned(place.parent, prefix)
+    yield from _hold_folder(*_claim_folder(place.parent, prefix))
+
+
+def _hold_folder(lock: int, path: Path) -> Iterator[Path]:
     owner = os.getpid()
     try:
         yield path
@@ -163,10 +187,10 @@ def _open_root(place: Path) -> Path:
     return root
 
 
-def _claim_folder(root: Path) -> tuple[int, Path]:
+def _claim_folder(root: Path, prefix: str = "") -> tuple[int, Path]:
     """Create a folder below ``root`` and return it with the lock that marks it as in use."""
     for _ in range(_MAXIMUM_CREATE_TRIES):
-        path = root / f"{_read_boot_id()}-{uuid.uuid4().hex[:16]}"
+        path = root / f"{prefix}{_read_boot_id()}-{uuid.uuid4().hex[:16]}"
         lock = os.open(_locate_lock(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
         try:
             # Another process may have seen the file before it was locked, taken it for abandoned and removed it.
@@ -184,11 +208,13 @@ def _claim_folder(root: Path) -> tuple[int, Path]:
     )
 
 
-def _remove_abandoned(root: Path) -> int:
+def _remove_abandoned(root: Path, prefix: str = "") -> int:
     removed = 0
-    for lock_path in sorted(root.glob(f"*{_LOCK}")):
+    for lock_path in sorted(root.glob(f"{glob.escape(prefix)}*{_LOCK}")):
         path = lock_path.with_name(lock_path.name.removesuffix(_LOCK))
-        if not _is_lock_reliable(path):
+        # Whatever else is beside a folder of the user's choice is the user's.
+        name = path.name.removeprefix(prefix)
+        if _OWN_NAME.fullmatch(name) is None or not _is_lock_reliable(path.with_name(name)):
             continue
         try:
             lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

@@ -18,7 +18,7 @@ from winnow.values.topic_state import SchemasReference, TopicState
 def write_kept_schemas(places: DocumentPlaces, kept: KeptSchemas) -> SchemasReference:
     """Write a document of kept schemas; nothing refers to it until the commit that carries the reference."""
     written = write_document(places, DocumentKind.SCHEMAS, f"{uuid.uuid4().hex}.json", documents.dump_json(kept))
-    return SchemasReference(written.path, written.sha256, len(kept.schemas))
+    return SchemasReference(written.path, written.sha256, kept.count)
 
 
 def read_kept_schemas(state: TopicState) -> Iterator[KeptSchemas]:
@@ -48,6 +48,6 @@ def find_kept_schemas(topic: str, places: DocumentPlaces, table_uuid: str) -> tu
             if (kept.topic, kept.table_uuid) == (topic, table_uuid):
                 path = places.locate(DocumentKind.SCHEMAS, storage.get_name(file.uri))
                 found.setdefault(
-                    path, (kept.at_ms, SchemasReference(path, hashlib.sha256(data).hexdigest(), len(kept.schemas)))
+                    path, (kept.at_ms, SchemasReference(path, hashlib.sha256(data).hexdigest(), kept.count))
                 )
     return tuple(reference for _, reference in sorted(found.values(), key=lambda pair: (pair[0], pair[1].path)))

@@ -62,6 +62,11 @@ def describe_schema(schema_id: SchemaId) -> str:
     return "the schema of a GUID" if isinstance(schema_id, UUID) else f"schema {schema_id}"
 
 
+def order_schema_ids(schema_id: SchemaId) -> tuple[bool, int]:
+    """Return what schemas are ordered by: older ones have lower ids; GUIDs say nothing of their age and are last."""
+    return (True, schema_id.int) if isinstance(schema_id, UUID) else (False, schema_id)
+
+
 def walk_references(document: SchemaDocument) -> Iterator[SchemaReference]:
     """Yield everything that ``document`` refers to, directly or not, each name once and after what it refers to."""
     yielded: set[str] = set()

@@ -1,8 +1,9 @@
 """Decoders of formats with a schema: one for all datums, or one for each by its id, as Confluent's serializers write.
 
-A framed datum begins with a zero byte and the id of its schema in four bytes. With Protobuf the path to the message in
-its document follows: how many indices, then each, as zigzag numbers of variable length; a lone zero stands for the path
-of the first message. A header of the record may name the schema instead: then the datum is its body alone.
+A framed datum begins with a zero byte and the id of its schema in four bytes, or with the byte 1 and the schema's GUID
+in sixteen. With Protobuf the path to the message in its document follows: how many indices, then each, as zigzag
+numbers of variable length; a lone zero stands for the path of the first message. A header of the record may name the
+schema instead: then the datum is its body alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from winnow.schemas.documents import (
     SchemaSource,
     UnusableSchemaError,
     describe_schema,
+    order_schema_ids,
 )
-from winnow.schemas.header_ids import read_header_id
+from winnow.schemas.header_ids import GUID_BYTES, UNREADABLE, read_header_id
 from winnow.schemas.reader import DatumReader, read_datums
 
 HEAD_BYTES = 5
 """The zero byte and the id."""
+_GUID_HEAD_BYTES = 1 + GUID_BYTES
 
 MessagePath = tuple[int, ...]
 """Of Protobuf, which message of a document, by indices; empty for the other formats."""
@@ -41,6 +44,10 @@ _Schema: TypeAlias = tuple[SchemaId, MessagePath]
 
 _NO_HEAD = "The datum does not begin with the id of a schema, as a serializer with a registry writes it."
 _BAD_HEADER = "The header that names its schema is damaged: it is none that a serializer with a registry writes."
+_OTHER_HEADER = (
+    "Its headers are of a serializer of Apicurio, and name no schema that can be read: by a content id, of Avro in its "
+    "binary encoding or of JSON Schema."
+)
 
 
 class BareDecoder:
@@ -117,23 +124,23 @@ class FramedDecoder:
             is_bare = headers.is_valid().to_numpy(zero_copy_only=False)
         framed = np.flatnonzero(~is_bare)
         heads = datums if len(framed) == len(datums) else datums.take(pa.array(framed))
-        starts = np.full(len(datums), HEAD_BYTES, np.int64)
+        starts = np.zeros(len(datums), np.int64)
         has_schema = np.zeros(len(datums), np.bool_)
         members: dict[_Schema, Positions] = {}
         for schema_id, places in find_schema_ids(heads).items():
             positions = framed[places]
+            starts[positions] = _GUID_HEAD_BYTES if isinstance(schema_id, UUID) else HEAD_BYTES
             paths = self._group_by_path(datums, positions, starts) if self._has_paths else {(): positions}
             members.update({(schema_id, path): grouped for path, grouped in paths.items()})
         errors: dict[int, str] = {}
         if headers is not None and is_bare.any():
-            starts[is_bare] = 0
             for schema, positions in self._group_by_header(headers).items():
                 others = members.get(schema, np.empty(0, np.int64))
                 members[schema] = np.sort(np.concatenate((others, positions)))
         for positions in members.values():
             has_schema[positions] = True
         for position in np.flatnonzero(~has_schema).tolist():
-            errors[position] = _BAD_HEADER if is_bare[position] else _NO_HEAD
+            errors[position] = _describe_header(headers, position) if is_bare[position] else _NO_HEAD
         return members, starts, errors
 
     def _group_by_header(self, headers: pa.Array) -> dict[_Schema, Positions]:
@@ -151,11 +158,11 @@ class FramedDecoder:
     def _group_by_path(
         self, datums: pa.Array, positions: Positions, starts: Positions
     ) -> Mapping[MessagePath, Positions]:
-        """Return the positions by the path that follows the id, and note in ``starts`` where each message begins."""
+        """Return the positions by the path that follows at ``starts``, and note there where each message begins."""
         members: dict[MessagePath, list[int]] = {}
         for position, datum in zip(positions.tolist(), datums.take(pa.array(positions)).to_pylist(), strict=True):
             try:
-                path, starts[position] = read_message_path(datum, HEAD_BYTES)
+                path, starts[position] = read_message_path(datum, int(starts[position]))
             except ValueError:
                 continue
             members.setdefault(path, []).append(position)
@@ -163,19 +170,30 @@ class FramedDecoder:
 
 
 def _order_schema(entry: tuple[_Schema, Positions]) -> tuple[bool, int, MessagePath]:
-    """Return what schemas are ordered by: older ones have lower ids; GUIDs say nothing of their age and are last."""
     schema_id, path = entry[0]
-    return (True, schema_id.int, path) if isinstance(schema_id, UUID) else (False, schema_id, path)
+    return (*order_schema_ids(schema_id), path)
 
 
-def find_schema_ids(datums: pa.Array) -> dict[int, Positions]:
-    """Return the positions of framed datums by the ids of their schemas, which lie between 0 and 2^32 - 1."""
-    heads = pc.binary_slice(datums.cast(pa.binary()), 0, HEAD_BYTES)
-    return {
-        int.from_bytes(head[1:]): positions
-        for head, positions in _group_equal(heads)
-        if len(head) == HEAD_BYTES and head[0] == 0
-    }
+def _describe_header(headers: pa.Array, position: int) -> str:
+    return _OTHER_HEADER if headers[position].as_py() == UNREADABLE else _BAD_HEADER
+
+
+def find_schema_ids(datums: pa.Array) -> dict[SchemaId, Positions]:
+    """Return the positions of framed datums by what names their schemas: ids between 0 and 2^32 - 1, and GUIDs."""
+    datums = datums.cast(pa.binary())
+    found: dict[SchemaId, Positions] = {}
+    others: list[Positions] = []
+    for head, positions in _group_equal(pc.binary_slice(datums, 0, HEAD_BYTES)):
+        if len(head) == HEAD_BYTES and head[0] == 0:
+            found[int.from_bytes(head[1:])] = positions
+        elif head[:1] == b"\1":
+            others.append(positions)
+    if others:
+        places = np.sort(np.concatenate(others))
+        for head, positions in _group_equal(pc.binary_slice(datums.take(pa.array(places)), 0, _GUID_HEAD_BYTES)):
+            if len(head) == _GUID_HEAD_BYTES:
+                found[UUID(bytes=head[1:])] = places[positions]
+    return found
 
 
 def _group_equal(texts: pa.Array) -> Iterator[tuple[bytes, Positions]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
-from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaReference
+from winnow.schemas.documents import SchemaDocument, SchemaId, SchemaReference, order_schema_ids
 from winnow.values.kept_schemas import KeptReference, KeptSchemas, KeptText
 
 
-def pack_documents(documents: Mapping[int, SchemaDocument]) -> tuple[dict[int, int], tuple[KeptText, ...]]:
-    """Return the texts of ``documents`` and of what they refer to, each behind that, and by id where its text is."""
+def pack_documents(
+    documents: Mapping[SchemaId, SchemaDocument],
+) -> tuple[dict[int, int], dict[str, int], tuple[KeptText, ...]]:
+    """Return where the texts of ``documents`` are, by id and by GUID, and all texts, each behind what it refers to."""
     texts: dict[KeptText, int] = {}
     packed: dict[int, int] = {}  # a document may be referred to by many, and is compared by all that it refers to
 
@@ -20,12 +23,14 @@ def pack_documents(documents: Mapping[int, SchemaDocument]) -> tuple[dict[int, i
             packed[id(document)] = texts.setdefault(text, len(texts))
         return packed[id(document)]
 
-    schemas = {schema_id: pack(document) for schema_id, document in sorted(documents.items())}
-    return schemas, tuple(texts)
+    places = {schema_id: pack(documents[schema_id]) for schema_id in sorted(documents, key=order_schema_ids)}
+    schemas = {schema_id: index for schema_id, index in places.items() if isinstance(schema_id, int)}
+    guids = {str(schema_id): index for schema_id, index in places.items() if isinstance(schema_id, UUID)}
+    return schemas, guids, tuple(texts)
 
 
 def unpack_documents(kept: Iterable[KeptSchemas]) -> dict[SchemaId, SchemaDocument]:
-    """Return the documents by id; of an id that was kept twice, the first."""
+    """Return the documents by id and by GUID; of one that was kept twice, the first."""
     found: dict[SchemaId, SchemaDocument] = {}
     for each in kept:
         documents: list[SchemaDocument] = []
@@ -34,4 +39,6 @@ def unpack_documents(kept: Iterable[KeptSchemas]) -> dict[SchemaId, SchemaDocume
             documents.append(SchemaDocument(text.kind, text.text, tuple(references)))
         for schema_id, index in each.schemas.items():
             found.setdefault(schema_id, documents[index])
+        for guid, index in each.guids.items():
+            found.setdefault(UUID(guid), documents[index])
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +26,8 @@ class KeptText:
 class KeptSchemas:
     """Schemas that one call kept. Immutable.
 
-    ``schemas``: by id, the index of its text in ``texts``, where each stands behind what it refers to. ``source``: the
-    registry that gave them.
+    ``schemas``: by id, the index of its text in ``texts``, where each stands behind what it refers to; ``guids``: the
+    same by GUID. ``source``: the registry that gave them.
     """
 
     topic: str
@@ -36,4 +36,10 @@ class KeptSchemas:
     source: str
     schemas: dict[int, int]
     texts: tuple[KeptText, ...]
+    guids: dict[str, int] = field(default_factory=dict)
     format_version: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many schemas are named, by id or GUID."""
+        return len(self.schemas) + len(self.guids)

@@ -7,13 +7,15 @@ commit nothing can refer to these files any more, and they are deleted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 from winnow.config.topic import TopicConfig
-from winnow.errors import DeletedTopicError, join_first
+from winnow.engine.read_notes import sweep_read_files
+from winnow.errors import DeletedTopicError, ServiceError, join_first
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_retired_file
 from winnow.log import fence
@@ -51,6 +53,8 @@ from winnow.store import OpenIngest
 from winnow.store.table_health import TopicSweep
 from winnow.values.counts import format_count
 from winnow.values.topic_state import RetiredFile, TopicState
+
+logger = logging.getLogger("winnow")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +173,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         ]
         # Their process died, or lost the store, between its commit and closing the row.
         installation.store.ingests.close([call.ingest_id for call in committed])
-        side = (
-            sweep_latest_table(installation, topic, now_ms, NO_GRACE_MS if erasing else config.retired_grace_ms)
-            if config.latest_table
-            else SweptTable()
-        )
+        side = _sweep_beside(installation, topic, config, now_ms, NO_GRACE_MS if erasing else config.retired_grace_ms)
         gone = {file.path for file in deleted_data}
         kept_versions = commit_deletions(installation, log, gone, head, referenced)
         if gone:
@@ -224,6 +224,27 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
     if not after.state.unfinished_erasures:
         installation.alerts.recover(topic, {AlertKind.ERASURE_UNFINISHED}, None, "has no file of an erasure any more")
     return report
+
+
+def _sweep_beside(
+    installation: Installation, topic: str, config: TopicConfig, now_ms: int, side_grace_ms: int
+) -> SweptTable:
+    """Sweep the side table of the latest state, and what killed readings left in the staging area; return the sum."""
+    side = sweep_latest_table(installation, topic, now_ms, side_grace_ms) if config.latest_table else SweptTable()
+    # One that is at work for longer would lose segments, too.
+    began_before_ms = now_ms - max(config.retired_grace_ms, installation.settings.lease_ms)
+    installation.guard.require_own()
+    try:
+        readings = sweep_read_files(installation.settings.staging, topic, began_before_ms)
+    except (OSError, ServiceError) as problem:
+        logger.warning("What killed readings of topic %s left in the staging area was not swept. %s", topic, problem)
+        return side
+    return replace(
+        side,
+        files_deleted=side.files_deleted + readings.files_deleted,
+        bytes_deleted=side.bytes_deleted + readings.bytes_deleted,
+        unnamed=(*side.unnamed, *readings.unnamed),
+    )
 
 
 def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:

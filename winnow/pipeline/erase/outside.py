@@ -32,7 +32,10 @@ def list_outside_places(installation: Installation, state: TopicState) -> Iterat
         )
     staged = locate_read_files(installation.settings.staging, topic)
     for folder in sorted({file.uri.rpartition("/")[0] for file in _list_read_files(installation, staged)}):
-        yield f"Files of a reading on Spark that is at work or was killed ({folder}): delete the folder when it is not."
+        yield (
+            f"Files of a reading on Spark that is at work or was killed ({folder}): a sweep deletes them after the "
+            "topic's grace. Delete the folder if they have to go sooner, or if no note lies beside it."
+        )
     window = Window(size=MAXIMUM_ENTRIES)
     for entry in installation.store.audit.list_entries(window, topic=topic, action=AuditAction.RESTORE_RECORDS).rows:
         yield f"A Kafka topic that records were restored to ({entry.detail}): produce a tombstone for each key there."

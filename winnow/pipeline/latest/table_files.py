@@ -16,6 +16,7 @@ from typing import Final
 from winnow.errors import CommitConflictError, UnknownTopicError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_metadata_file
+from winnow.log.former_specs import remove_former_specs
 from winnow.log.latest_tables import LatestTable
 from winnow.log.removable_files import find_latest_files
 from winnow.log.snapshot_expiry import collect_references, expire_latest
@@ -100,6 +101,7 @@ def _sweep(latest: LatestTable, now_ms: int, grace_ms: int) -> SweptTable:
     if head is None or head.reflected is None:
         return SweptTable()
     expired, unneeded = expire_latest(latest, now_ms=now_ms, grace_ms=grace_ms)
+    remove_former_specs(latest)
     wanted = set(map(storage.get_name, unneeded))
     found = find_latest_files(head.table, head.reflected.table_uuid)
     location = found.location

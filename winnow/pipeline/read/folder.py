@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
 from winnow.engine.events import PlanFailure
+from winnow.engine.read_notes import remove_read_files, write_read_note
 from winnow.engine.read_parts import collect_read_results, run_read_part
 from winnow.engine.read_plans import READ_JOB, ReadFile, ReadPlan, ReadResult, locate_read_files
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
-from winnow.files import disk_sync, storage
+from winnow.files import disk_sync, private_files
 from winnow.files.file_copies import ContentDiffersError, copy_file
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
@@ -41,16 +41,14 @@ def write_folder(
 
     Raises:
         UsageError: the folder is not empty any more.
-        RunAgainError: a segment was swept meanwhile.
+        RunAgainError: a segment, or what tasks wrote, was swept meanwhile.
         PlanVoidError: a staged file is not the one that a task wrote.
         DamagedSegmentError: a segment is missing or cannot be read.
         ConfigurationError, ServiceError: of Spark, an object store or the disk.
         OSError: the folder cannot be written or replaced.
     """
     place = target.resolve()
-    draft = place.with_name(f".{place.name}.{uuid.uuid4().hex}")
-    draft.mkdir(mode=0o700)
-    try:
+    with private_files.make_draft_folder(place) as draft:
         large = plan.size_bytes >= installation.settings.read.spark_from_bytes
         if engine == "spark" or (engine is None and large):
             files = _write_on_spark(installation, log, plan, draft)
@@ -61,8 +59,6 @@ def write_folder(
         disk_sync.sync_folder(draft)
         shutil.copymode(place, draft)
         _replace_empty_folder(draft, place)
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return WrittenFolder(sum(file.rows for file in files), len(files))
 
 
@@ -79,6 +75,7 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
     """Have the files written in the staging area, and copy them into ``draft``."""
     settings = installation.settings
     staged = replace(plan, root=settings.staging, folder=locate_read_files(settings.staging, plan.topic, plan.plan_id))
+    write_read_note(staged, installation.now_ms())
     try:
         result = run_plan_job(
             settings,
@@ -94,7 +91,7 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
             _copy_file(file, _locate(plan, file, draft))
         disk_sync.sync_files(_locate(plan, file, draft) for file in files)
     finally:
-        _remove_staged(staged)
+        remove_read_files(staged)
     return files
 
 
@@ -128,18 +125,19 @@ def _raise_failure(log: TopicLog, plan: ReadPlan, result: PlanFailure) -> NoRetu
 def _copy_file(file: ReadFile, target: Path) -> None:
     try:
         copy_file(file.uri, str(target), file.digest)
-    except (ContentDiffersError, FileNotFoundError) as problem:
+    except FileNotFoundError as problem:
+        raise RunAgainError(
+            f"The file {file.uri}, which a task wrote, was deleted before it could be copied. A sweep does so where a "
+            "reading takes longer than winnow.retired.grace.ms.",
+            left=NOTHING_WRITTEN,
+            next="Run it again. If that repeats, raise winnow.retired.grace.ms, or find out what else deletes there.",
+        ) from problem
+    except ContentDiffersError as problem:
         raise PlanVoidError(
             f"The file {file.uri} is not the one that a task wrote.",
             left=NOTHING_WRITTEN,
             next="Find out what else writes to the staging area, then run it again.",
         ) from problem
-
-
-def _remove_staged(plan: ReadPlan) -> None:
-    """Remove all that tasks wrote below the plan's folder, also attempts of which nothing came."""
-    storage.delete_unreferenced((entry.uri for entry in storage.list_files(plan.folder)), below=plan.root)
-    storage.remove_empty_root(plan.folder)
 
 
 def _replace_empty_folder(draft: Path, place: Path) -> None:

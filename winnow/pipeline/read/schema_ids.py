@@ -16,7 +16,7 @@ from winnow.pipeline.read.key_scan import build_chunks, explain_read_errors
 from winnow.pipeline.topics.topic_view import load_topic_view
 from winnow.schemas.documents import UnusableSchemaError
 from winnow.schemas.formats import open_registry
-from winnow.schemas.header_ids import HEADER_NAMES, read_header_id
+from winnow.schemas.header_ids import CONTENT_NAMES, GLOBAL_NAMES, HEADER_NAMES, read_header_id
 from winnow.values.typed_columns import Side
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _HEAD = (
 class SchemaUse:
     """How many keys or values begin with the id of a schema, or have one that a header of their records names.
 
-    ``column``: ``key`` or ``value``. ``schema_id``: the GUID, a text, where that is what headers name. ``kind``: AVRO,
+    ``column``: ``key`` or ``value``. ``schema_id``: the GUID, a text, where that is what names it. ``kind``: AVRO,
     PROTOBUF or JSON; ``unusable`` for a schema that cannot be read; empty if no registry was asked or it does not have
     the schema. ``subjects``: those of the registry that have it, with versions; none of a GUID.
     """
@@ -56,8 +56,8 @@ class SchemaUse:
 class SchemaReport:
     """What was counted in a topic.
 
-    ``unlisted``: by column, records with further ids; ``unframed``: records that begin with none, or have a
-    damaged header, nulls left out.
+    ``unlisted``: by column, records with further ids, or GUIDs that are not known; ``unframed``: records that begin
+    with none, or have a damaged header, nulls left out.
     ``problem``: why nothing is known of the schemas behind the ids; empty if it is.
     """
 
@@ -79,8 +79,14 @@ def report_schema_ids(installation: Installation, topic: str) -> SchemaReport:
         UnknownTopicError, ForeignTableError: see :class:`winnow.log.topic_log.TopicLog`.
     """
     report = count_schema_ids(installation, topic, MAXIMUM_LISTED_IDS)
-    known, problem = _ask_registry(installation, list(report.uses))
-    return replace(report, uses=tuple(known), problem=problem)
+    uses, problem = _ask_registry(installation, list(report.uses))
+    # Sixteen bytes may be anything, so what nobody knows as a GUID is not shown.
+    shown = [use for use in uses if isinstance(use.schema_id, int) or use.kind]
+    unlisted = dict(report.unlisted)
+    for use in uses:
+        if use not in shown:
+            unlisted[use.column] += use.records
+    return replace(report, uses=tuple(shown), unlisted=unlisted, problem=problem)
 
 
 def count_schema_ids(installation: Installation, topic: str, maximum_ids: int) -> SchemaReport:
@@ -136,9 +142,17 @@ def _count_heads(connection: duckdb.DuckDBPyConnection, log: PartitionLog) -> No
 
 
 def _build_named_sql(side: Side) -> str:
-    """Build SQL for what names the schema of a datum: its header if that has a value, else its own head."""
-    header = f"list_filter(headers, lambda pair: pair.key = '{HEADER_NAMES[side]}')[1].value"
-    return f"coalesce({header}, CASE WHEN array_slice({side}, 1, 1) = '\\x00'::BLOB THEN array_slice({side}, 1, 5) END)"
+    """Build SQL for what names the schema of a datum: a header of it that has a value, else its own head."""
+    named, content, other = (
+        f"list_filter(headers, lambda pair: pair.key = '{names[side]}')[{place}].value"
+        for names, place in ((HEADER_NAMES, 1), (CONTENT_NAMES, -1), (GLOBAL_NAMES, -1))
+    )
+    short = (
+        f"CASE WHEN octet_length({content}) = 8 AND array_slice({content}, 1, 4) = '\\x00\\x00\\x00\\x00'::BLOB "
+        f"THEN '\\x00'::BLOB || array_slice({content}, 5, 8) "
+        f"WHEN {content} IS NOT NULL OR {other} IS NOT NULL THEN ''::BLOB END"
+    )
+    return f"coalesce({named}, {short}, array_slice({side}, 1, 17))"
 
 
 def _name_schema(head: bytes) -> int | str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import Final
+from uuid import UUID
 
 from winnow.errors import CommitUnknownError, ValidationFailedError, WinnowError
 from winnow.log.document_copies import delete_documents
@@ -13,9 +14,9 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.read.schema_ids import count_schema_ids
 from winnow.pipeline.topics.topic_view import load_topic_view
-from winnow.schemas.documents import SchemaDocument, UnusableSchemaError
+from winnow.schemas.documents import SchemaDocument, SchemaId, UnusableSchemaError, order_schema_ids
 from winnow.schemas.formats import KINDS, open_registry
-from winnow.schemas.kept_documents import pack_documents
+from winnow.schemas.kept_documents import pack_documents, unpack_documents
 from winnow.values.kept_schemas import KeptSchemas, KeptText
 from winnow.values.row_shape import RowShape
 
@@ -29,15 +30,15 @@ MAXIMUM_KEPT_BYTES: Final = 64 << 20
 class SchemaPull:
     """What a pull kept.
 
-    ``schemas``: how many ids are kept now; ``pulled``: those that were not before. ``unknown``: ids that the registry
-    does not know; ``unusable``: ids whose schemas cannot be kept. ``unlisted``: records with further ids, which were
-    not asked for. ``guids``: how many schemas are named by their GUIDs alone, which are not kept. ``snapshot_id`` None:
-    nothing was new.
+    ``schemas``: how many ids and GUIDs are kept now; ``pulled``: those that were not before, GUIDs as text.
+    ``unknown``: ids that the registry does not know; ``unusable``: ids whose schemas cannot be kept. ``unlisted``:
+    records with further ids, which were not asked for. ``guids``: how many GUIDs it does not know, or whose schemas
+    cannot be kept; sixteen bytes may be anything, so they are not repeated. ``snapshot_id`` None: nothing was new.
     """
 
     topic: str
     schemas: int
-    pulled: tuple[int, ...]
+    pulled: tuple[int | str, ...]
     unknown: tuple[int, ...]
     unusable: tuple[int, ...]
     unlisted: int
@@ -51,7 +52,7 @@ class SchemaPull:
 
 
 def pull_schemas(installation: Installation, topic: str) -> SchemaPull:
-    """Keep the schemas of all ids that live keys and values of ``topic`` have. Repeating it changes nothing.
+    """Keep the schemas of all ids and GUIDs that live keys and values of ``topic`` have. Repeating changes nothing.
 
     Where the topic says which of both have a format with ids, the others' bytes are not taken for ids.
 
@@ -66,14 +67,24 @@ def pull_schemas(installation: Installation, topic: str) -> SchemaPull:
     columns = _list_columns(load_topic_view(installation, topic).config.row_shape)
     report = count_schema_ids(installation, topic, MAXIMUM_IDS)
     uses = {use.schema_id for use in report.uses if use.column in columns}
-    named = sorted(schema_id for schema_id in uses if isinstance(schema_id, int))
+    named = sorted((UUID(name) if isinstance(name, str) else name for name in uses), key=order_schema_ids)
     kept = _list_kept_ids(log.head())
     documents, unknown, unusable = _ask(installation, [schema_id for schema_id in named if schema_id not in kept])
     snapshot_id, present = _commit(installation, log, documents) if documents else (None, kept)
-    unlisted = sum(records for column, records in report.unlisted.items() if column in columns)
-    pulled = tuple(schema_id for schema_id in documents if schema_id not in kept)
-    guids = len(uses) - len(named)
-    return SchemaPull(topic, len(present), pulled, tuple(unknown), tuple(unusable), unlisted, guids, snapshot_id)
+    return SchemaPull(
+        topic,
+        len(present),
+        tuple(_format_id(schema_id) for schema_id in documents if schema_id not in kept),
+        tuple(schema_id for schema_id in unknown if isinstance(schema_id, int)),
+        tuple(schema_id for schema_id in unusable if isinstance(schema_id, int)),
+        sum(records for column, records in report.unlisted.items() if column in columns),
+        sum(isinstance(schema_id, UUID) for schema_id in (*unknown, *unusable)),
+        snapshot_id,
+    )
+
+
+def _format_id(schema_id: SchemaId) -> int | str:
+    return schema_id if isinstance(schema_id, int) else str(schema_id)
 
 
 def _list_columns(shape: RowShape) -> frozenset[str]:
@@ -83,15 +94,17 @@ def _list_columns(shape: RowShape) -> frozenset[str]:
     )
 
 
-def _list_kept_ids(head: Head) -> set[int]:
-    return {schema_id for kept in read_kept_schemas(head.state) for schema_id in kept.schemas}
+def _list_kept_ids(head: Head) -> set[SchemaId]:
+    return set(unpack_documents(read_kept_schemas(head.state)))
 
 
-def _ask(installation: Installation, schema_ids: list[int]) -> tuple[dict[int, SchemaDocument], list[int], list[int]]:
+def _ask(
+    installation: Installation, schema_ids: list[SchemaId]
+) -> tuple[dict[SchemaId, SchemaDocument], list[SchemaId], list[SchemaId]]:
     """Ask the registry for documents; also return the ids that it does not know, and those that cannot be read."""
-    documents: dict[int, SchemaDocument] = {}
-    unknown: list[int] = []
-    unusable: list[int] = []
+    documents: dict[SchemaId, SchemaDocument] = {}
+    unknown: list[SchemaId] = []
+    unusable: list[SchemaId] = []
     if not schema_ids:
         return documents, unknown, unusable
     registry = open_registry(installation.settings.schema_registry)
@@ -112,8 +125,8 @@ def _ask(installation: Installation, schema_ids: list[int]) -> tuple[dict[int, S
 
 
 def _commit(
-    installation: Installation, log: TopicLog, documents: dict[int, SchemaDocument]
-) -> tuple[int | None, set[int]]:
+    installation: Installation, log: TopicLog, documents: dict[SchemaId, SchemaDocument]
+) -> tuple[int | None, set[SchemaId]]:
     """Write what is not kept yet and name it in one commit; return the snapshot, and the ids that are kept then."""
     at_ms, source = installation.now_ms(), installation.settings.schema_registry.url or ""
     drafts: list[str] = []
@@ -124,10 +137,10 @@ def _commit(
         new = {each: document for each, document in documents.items() if each not in _list_kept_ids(head)}
         if not new:
             raise _KeptMeanwhileError
-        schemas, texts = pack_documents(new)
+        schemas, guids, texts = pack_documents(new)
         _require_small(log.topic, texts)
         reference = write_kept_schemas(
-            head.documents, KeptSchemas(log.topic, head.table_uuid, at_ms, source, schemas, texts)
+            head.documents, KeptSchemas(log.topic, head.table_uuid, at_ms, source, schemas, texts, guids)
         )
         drafts.extend(head.documents.list_places(reference.path))
         installation.guard.require_own()
