@@ -90,6 +90,16 @@ def test_newest_records_of_all_partitions_are_in_one_list(seen: BrowserPage) -> 
     expect(page.get_by_role("button", name="Later")).to_be_disabled()
     seen.filled()
     assert list_offsets(page) == newest
+    while page.locator("tr.is-span").count() == 0:
+        first = page.locator('[data-key^="record-"]').first
+        shown = str(first.get_attribute("data-key"))
+        page.get_by_role("button", name="Earlier").click()
+        expect(first).not_to_have_attribute("data-key", shown)
+    gap = page.locator("tr.is-span").first
+    expect(gap).to_contain_text(re.compile(r"^No record of partition \d+ at offsets? "))
+    gap.get_by_role("button", name="Why is there no record of partition").click()
+    expect(page.get_by_text("There is no record at this offset.")).to_be_visible()
+    seen.picture("records-all-gap")
 
 
 def test_search_goes_on_until_all_is_searched_and_is_saved_without_what_was_looked_for(look: Open) -> None:

@@ -70,18 +70,24 @@ def test_partition_is_browsed_from_its_end_an_offset_an_instant_and_back(ask: As
 
 
 def test_newest_records_of_all_partitions_are_paged_to_the_first(ask: Ask) -> None:
-    """Each record once, with its partition, where the answer is cut, too."""
+    """Each record once, with its partition, where the answer is cut, too; and each gap of a partition."""
     everything = list_offsets(ask("browse", partition=0, limit=200, offset=0))
     told: list[int] = []
+    missing: list[int] = []
     before: dict[str, int] = {}
     while True:
         page = ask("newest", limit=9, before_offsets=before)
         assert {each["partition"] for each in page["records"]} == {0}
         told[:0] = list_offsets(page)
+        for gap in page["gaps"]:
+            assert gap["partition"] == 0
+            missing += range(int(gap["first_offset"]), int(gap["last_offset"]) + 1)
         if not page["has_previous"]:
             break
         before = {number: int(offset) for number, offset in page["before_offsets"].items()}
     assert told == everything
+    assert sorted([*told, *missing]) == list(range(everything[-1] + 1))
+    assert missing
     with pytest.raises(UsageError, match="before_offsets"):
         ask("newest", limit=9, before_offsets={"x": 1})
 

@@ -5,6 +5,7 @@ Each takes ``decoded``: keys and values as JSON, by the topic's formats and with
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from winnow.errors import UsageError
@@ -84,7 +85,7 @@ def browse_newest(installation: Installation, topic: str, parameters: Parameters
     """Show the newest records of all partitions, oldest first, merged by timestamp.
 
     Parameters: ``limit``, and ``before_offsets``: per partition the offset below which records are wanted, as an answer
-    gives it for those before.
+    gives it for those before. ``gaps`` are not explained: that reads receipts, of each partition others.
     """
     view = load_topic_view(installation, topic)
     partitions = [open_partition(view, number) for number in range(len(view.partitions))]
@@ -100,18 +101,36 @@ def browse_newest(installation: Installation, topic: str, parameters: Parameters
         before |= parameters.numbers_by_number("before_offsets")
         for each in shown.documents:
             before[each["partition"]] = int(each["offset"])
+    has_previous = newest.has_previous or shown.is_full
     document = {
         "topic": topic,
         "partition": None,
         "partitions": len(view.partitions),
         "records": records,
-        "gaps": [],
+        "gaps": _list_gaps(partitions, records, before if has_previous else {}, parameters),
         "before_offsets": {str(number): str(offset) for number, offset in before.items()},
-        "has_previous": newest.has_previous or shown.is_full,
+        "has_previous": has_previous,
         "is_cut": shown.is_full,
         "has_formats": view.config.row_shape.is_typed,
     }
     return Answer(document, f"{topic}: {describe_places(records)}")
+
+
+def _list_gaps(
+    partitions: Sequence[BrowsedPartition], records: list[Document], starts: Mapping[int, int], parameters: Parameters
+) -> list[Document]:
+    """List where each partition has no record on a page that reaches from ``starts``, without one from the first."""
+    before = parameters.numbers_by_number("before_offsets")
+    gaps: list[Document] = []
+    for browsed in partitions:
+        number = browsed.partition.partition
+        offsets = [int(record["offset"]) for record in records if record["partition"] == number]
+        end = before.get(number, browsed.log_end_offset)
+        gaps += [
+            {"partition": number, "first_offset": str(first), "last_offset": str(last)}
+            for first, last in find_gaps(offsets, starts.get(number, 0), end)
+        ]
+    return gaps
 
 
 def describe_places(records: list[Document]) -> str:

@@ -5,10 +5,30 @@ import { h } from "../../dom.js";
 import { formatCount, shortenId } from "../../format.js";
 import { buildHash } from "../../router.js";
 
-/** Puts ``gaps`` between ``records``, both in offset order. */
+/** Puts ``gaps`` between ``records`` of one partition, both in offset order. */
 export function mergeGaps(records, gaps) {
   const start = (row) => BigInt(row.offset ?? row.first_offset);
   return [...records, ...gaps].sort((one, other) => (start(one) < start(other) ? -1 : 1));
+}
+
+/** Puts ``gaps`` between ``records`` of several partitions: each before the record that follows it in its partition. */
+export function mergeGapsOfPartitions(records, gaps) {
+  const rows = [];
+  const left = [...gaps];
+  const takeBefore = (record) => {
+    while (left.length) {
+      const place = left.findIndex(
+        (gap) => gap.partition === record.partition && BigInt(gap.last_offset) < BigInt(record.offset),
+      );
+      if (place < 0) return;
+      rows.push(...left.splice(place, 1));
+    }
+  };
+  for (const record of records) {
+    takeBefore(record);
+    rows.push(record);
+  }
+  return [...rows, ...left];
 }
 
 /** Creates the content of a gap's row; null if ``row`` is a record. ``askWhy(partition, offset)`` opens why's answer. */
@@ -16,18 +36,19 @@ export function createGapContent(row, partition, askWhy) {
   if (row.first_offset === undefined) return null;
   const isOne = row.first_offset === row.last_offset;
   const first = formatCount(row.first_offset);
-  const place = isOne ? `Offset ${first}` : `Offsets ${first} to ${formatCount(row.last_offset)}`;
+  const extent = isOne ? `offset ${first}` : `offsets ${first} to ${formatCount(row.last_offset)}`;
+  const number = partition ?? row.partition;
   return h(
     "div",
     {},
-    `${place}: ${row.outcome}`,
-    describeRuns(row),
-    `: ${row.reason}. `,
+    row.reason === undefined
+      ? `No record of partition ${number} at ${extent}. `
+      : [`${extent[0].toUpperCase()}${extent.slice(1)}: ${row.outcome}`, describeRuns(row), `: ${row.reason}. `],
     createButton("Why?", {
       kind: "ghost",
-      key: `gap-${row.first_offset}`,
-      name: `Why is there no record at ${isOne ? "offset" : "offsets"} ${first}${isOne ? "" : ` to ${formatCount(row.last_offset)}`}?`,
-      onPress: () => askWhy(partition, row.first_offset),
+      key: `gap-${row.partition ?? ""}-${row.first_offset}`,
+      name: `Why is there no record ${partition === null ? `of partition ${number} ` : ""}at ${extent}?`,
+      onPress: () => askWhy(number, row.first_offset),
     }),
   );
 }

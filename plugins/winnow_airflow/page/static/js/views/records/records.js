@@ -14,7 +14,7 @@ import { buildRecordColumns } from "./record-columns.js";
 import { DECODED_FORMAT } from "./record-decoded.js";
 import { createRecordDetail } from "./record-detail.js";
 import { ALL_PARTITIONS, createBrowseForm, createKeyForm, parseInstant } from "./record-forms.js";
-import { createGapContent, mergeGaps } from "./record-gaps.js";
+import { createGapContent, mergeGaps, mergeGapsOfPartitions } from "./record-gaps.js";
 import { createRecordSearch } from "./record-search.js";
 import { createWhyContent } from "./record-why.js";
 
@@ -210,7 +210,8 @@ export function createRefusal() {
 
 function createRecordList(answer, { format, isNewestFirst, hasLater, openRecord, goEarlier, goLater }) {
   const { records } = answer;
-  const rows = mergeGaps(records, answer.gaps);
+  const merge = answer.partition === null ? mergeGapsOfPartitions : mergeGaps;
+  const rows = merge(records, answer.gaps);
   const askWhy = (partition, offset) => openRecord(partition, offset, { asksWhy: true });
   const order = h("input", {
     type: "checkbox",
