@@ -23,7 +23,8 @@ from winnow.log.staged_transaction import StagedTransaction
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.admin import document_mending
 from winnow.pipeline.admin.scrub import open_scrub
-from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.sweep_report import SweepReport
 from winnow.pipeline.topics.deletion import delete_topic
 
 RECORDS = build_versions(0, 12)

@@ -14,7 +14,8 @@ from tests.support.cli_runner import winnow
 from tests.support.world import TOPIC, FakeClock, World, build_versions, list_visible_rows, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.files import storage
-from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.sweep_report import SweepReport
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.compaction.validate import validate_attempt
 from winnow.store import RunState

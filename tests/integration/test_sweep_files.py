@@ -28,7 +28,8 @@ from winnow.log.snapshot_expiry import collect_references as references_of
 from winnow.log.state import STATE_PROPERTY, StateReference
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.admin import sweep as sweeping
-from winnow.pipeline.admin.sweep import SweepReport, sweep_topics
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.admin.sweep_report import SweepReport
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.compaction.publish import publish_attempt
 from winnow.pipeline.ingest.ingest import ingest_files

@@ -90,7 +90,7 @@ def _describe_loss(contents: TopicContents) -> str:
 
 
 def _format_report(report: DeletionReport) -> str:
-    from winnow.pipeline.admin.sweep import format_unnamed
+    from winnow.pipeline.admin.sweep_report import format_unnamed
 
     lost = _describe_loss(report.contents)
     if report.restorable_until_ms is None:

@@ -11,11 +11,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final
 
 from winnow.config.topic import TopicConfig
 from winnow.engine.read_notes import sweep_read_files
-from winnow.errors import DeletedTopicError, ServiceError, join_first
+from winnow.errors import DeletedTopicError, ServiceError
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_retired_file
 from winnow.log import fence
@@ -35,53 +34,26 @@ from winnow.log.snapshot_expiry import (
 )
 from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
-from winnow.pipeline.admin.document_mending import MendedDocuments, mend_documents
+from winnow.pipeline.admin.document_mending import mend_documents
 from winnow.pipeline.admin.erasure_progress import commit_deletions
-from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, Leftover, NamedFile, RunLeftovers
+from winnow.pipeline.admin.leftovers import DeletionFilter, IngestLeftovers, NamedFile, RunLeftovers
 from winnow.pipeline.admin.missing_metadata import explain_missing_metadata
+from winnow.pipeline.admin.sweep_report import SweepReport, format_mended, format_swept, format_unnamed, record_sweep
 from winnow.pipeline.compaction.open_runs import settle_open_runs
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.table import update_after_publish
 from winnow.pipeline.latest.table_files import SweptTable, find_reflected_snapshot, sweep_latest_table
 from winnow.pipeline.topics.deletion import find_grace_ms, note_deletion_seen, remove_topic
 from winnow.pipeline.topics.leases import hold_lease
-from winnow.pipeline.topics.overview import refresh_overview, suppress_overview_errors
+from winnow.pipeline.topics.overview import refresh_overview
 from winnow.pipeline.topics.stored_rows import prune_history
 from winnow.report.alert_kinds import AlertKind
 from winnow.report.events import log_event
 from winnow.store import OpenIngest
-from winnow.store.table_health import TopicSweep
 from winnow.values.counts import format_count
 from winnow.values.topic_state import RetiredFile, TopicState
 
 logger = logging.getLogger("winnow")
-
-
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """What one sweep of one topic removed, and what still waits for its grace.
-
-    ``documents_restored``: put back from their copies; ``documents_lost``: of these both are gone or damaged.
-    ``history_rows_removed``: from the metadata store. ``pages_removed``: Data Docs pages of removed verdicts.
-    ``unnamed``: what the sweep came across and nothing names (links, other programs' files), and what a record names
-    that is not the topic's; all of it stays. ``kept_versions``: why the store still has versions of files with erased
-    keys; empty: it has none.
-    """
-
-    topic: str
-    files_deleted: int
-    bytes_deleted: int
-    snapshots_expired: int
-    files_waiting: int
-    bytes_waiting: int
-    message: str
-    history_rows_removed: int = 0
-    pages_removed: int = 0
-    unnamed: tuple[str, ...] = ()
-    documents_restored: int = 0
-    documents_copied: int = 0
-    documents_lost: int = 0
-    kept_versions: str = ""
 
 
 def sweep_topics(installation: Installation, topics: Sequence[str] = ()) -> list[SweepReport]:
@@ -186,7 +158,7 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
             refresh_overview(installation, topic, after)
         orphaned = deletable.list_orphaned(found.runs, found.ingests, {file.path for file in deleted})
         unnamed = sorted({*unnamed, *side.unnamed})
-        _record_sweep(installation, after, deleted, orphaned, expired, unnamed)
+        record_sweep(installation, after, deleted, orphaned, expired, unnamed)
         rows, pages = prune_history(installation, topic, installation.now_ms())
     waiting = after.state.waiting_files
     report = SweepReport(
@@ -196,9 +168,9 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
         snapshots_expired=expired + side.snapshots_expired,
         files_waiting=len(waiting),
         bytes_waiting=sum(file.size_bytes for file in waiting),
-        message=_format_message(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
+        message=format_swept(topic, len(deleted) + side.files_deleted, len(waiting), config.retired_grace_ms, rows)
         + format_unnamed(unnamed)
-        + _format_mended(mended)
+        + format_mended(mended)
         + f" {kept_versions}".rstrip(),
         history_rows_removed=rows,
         pages_removed=pages,
@@ -245,66 +217,6 @@ def _sweep_beside(
         bytes_deleted=side.bytes_deleted + readings.bytes_deleted,
         unnamed=(*side.unnamed, *readings.unnamed),
     )
-
-
-def _format_message(topic: str, deleted: int, waiting: int, grace_ms: int, history_rows: int) -> str:
-    text = f"{topic}: {format_count(deleted, 'file')} removed."
-    if waiting:
-        text += (
-            f" {format_count(waiting, 'retired file', 'wait')} for their grace of {grace_ms:,} ms "
-            "(winnow.retired.grace.ms)."
-        )
-    if history_rows:
-        text += f" {format_count(history_rows, 'row')} of history older than history.retention_ms removed."
-    return text
-
-
-def format_unnamed(paths: Sequence[str]) -> str:
-    """Format what nothing names as a sentence for the end of a message; empty if there is nothing."""
-    if not paths:
-        return ""
-    folders = [f"{folder}/" for folder in dict.fromkeys(path.rpartition("/")[0] for path in paths)]
-    shown = join_first(folders, MAXIMUM_FOLDERS_SHOWN, ", ", last=" and ")
-    return f" {format_count(len(paths), 'path')} that no record of the topic names: left in {shown}."
-
-
-MAXIMUM_FOLDERS_SHOWN: Final = 5
-
-
-def _format_mended(mended: MendedDocuments) -> str:
-    said = [
-        (mended.restored, "put back from copies, since gone or damaged"),
-        (mended.copied, "copied anew, since without a copy"),
-        (mended.left, "left to the next sweep"),
-        (mended.lost, "gone or damaged, and so are their copies: see winnow scrub"),
-    ]
-    return "".join(f" {format_count(count, 'document')} {what}." for count, what in said if count)
-
-
-def _record_sweep(
-    installation: Installation,
-    head: Head,
-    deleted: Sequence[RetiredFile],
-    orphaned: Sequence[Leftover],
-    snapshots_expired: int,
-    unnamed: Sequence[str],
-) -> None:
-    """Record for the page what a sweep did; an error here affects nothing."""
-    topic = head.state.topic
-    with suppress_overview_errors(topic):
-        installation.store.table_health.record_sweep(
-            TopicSweep(
-                topic=topic,
-                swept_at_ms=installation.now_ms(),
-                files_deleted=len(deleted),
-                bytes_deleted=sum(file.size_bytes for file in deleted),
-                snapshots_expired=snapshots_expired,
-                orphaned_files=len(orphaned),
-                orphaned_bytes=sum(file.size_bytes for file in orphaned),
-                unnamed_files=len(unnamed),
-            ),
-            table_uuid=head.table_uuid,
-        )
 
 
 def record_expiring_files(installation: Installation, topic: str, expiry: Expiry, now_ms: int) -> None:
