@@ -13,6 +13,8 @@ from tests.support.cli_runner import make_topic, winnow
 from winnow.pipeline.installation import open_installation
 
 DATABASES = ("store.db", "catalog.db")
+ABANDONED = f"{'a' * 16}-{'b' * 16}"
+"""A private folder's name: a boot of the machine and a random number."""
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +62,10 @@ def test_a_database_outside_of_the_home_keeps_the_rights_that_somebody_gave_it(
 
 def test_what_a_killed_process_left_below_the_home_goes_with_the_next_command(winnow_home: Path) -> None:
     """Spilled records, and files that held keys; whichever command it is."""
-    left = [winnow_home / place / f"winnow-{os.geteuid()}" / "gone" for place in ("spill", "run")]
+    left = [winnow_home / place / f"winnow-{os.geteuid()}" / ABANDONED for place in ("spill", "run")]
     for path in left:
         path.mkdir(parents=True)
         (path / "records").write_text("a customer's name")
-        path.with_name("gone.lock").touch()
+        path.with_name(f"{ABANDONED}.lock").touch()
     winnow("topics", "list")
     assert [path for folder in left for path in folder.parent.iterdir()] == []
