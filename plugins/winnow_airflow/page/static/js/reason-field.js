@@ -38,7 +38,7 @@ export function createReasonField(
           )
         : null,
       hint ? h("p", { class: "quiet", id: `${id}-hint` }, hint) : null,
-    ],
+    ].filter((element) => element !== null),
     input,
     read: () => input.value.trim(),
   };
