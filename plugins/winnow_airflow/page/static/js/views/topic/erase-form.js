@@ -49,7 +49,7 @@ export function openEraseForm(topic, ended) {
       tombstones.element,
       pins.element,
     ],
-    watch: [keysFrom, ...reason.elements.filter((each) => each.matches("input")), tombstones.input, pins.input],
+    watch: [keysFrom, reason.input, tombstones.input, pins.input],
     confirmLabel: "Erase keys",
     conf: () => ({
       topic,
