@@ -31,6 +31,7 @@ from winnow.errors import ServiceError, WinnowError
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.erase.older_states import restore_without_erased
 from winnow.pipeline.installation import Installation, open_installation
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import resume_partitions
@@ -270,9 +271,12 @@ class History:
         process = get_process()
         assert process is not None
         self._last_committer = process
-        if "latest" in identifier or "quarantine" in identifier or TOPIC not in identifier:
+        if "quarantine" in identifier or TOPIC not in identifier:
             return
         try:
+            if "latest" in identifier:
+                self._tell(f"{process.name} commits {self._judge.judge_latest_commit(metadata_location)}")
+                return
             self._tell(f"{process.name} commits {self._judge.judge_commit(process.name, metadata_location)}")
             if self._judge.commits % BACKUP_EVERY == 0:
                 with unobserved(process):
@@ -348,6 +352,11 @@ class History:
             raise BrokenPromiseError("The metadata store has other checkpoints than the log.")
         location = installation.log.open(TOPIC).load_table().location()
         self._judge.judge_orphans(find_path(location), self._accidents.foreign_files)
+        if self._config["winnow.latest.table"] == "true":
+            update_latest_table(installation, TOPIC)
+            table = installation.log.latest_table(TOPIC).table()
+            assert table is not None
+            self._judge.judge_latest_table(table.metadata_location)
         self._judge.judge_erased_files(self._folder / "home")
 
     def _finish(self, process: Process) -> None:

@@ -63,6 +63,7 @@ class Judge:
         self._gone: set[RecordId] = set()
         self._log_starts = dict.fromkeys(range(PARTITIONS), 0)
         self._superseded: list[tuple[Snapshot, int]] = []
+        self._latest: dict[int, set[RecordId]] = {}
         self._metadata: str | None = None
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
@@ -166,12 +167,47 @@ class Judge:
             self._judge_receipt(current, content.keys(), starts)
             self._note_change(current, content.keys(), starts)
         self._judge_still_erased(content.keys())
+        self._latest[current.snapshot_id] = self._find_latest(visible)
         self.visible, self._log_ends = set(visible), ends
         self._gone |= removed
         self.is_catalog_older = False
         words = current.operation or "a commit"
         changes = f"+{came} -{went} records" if came or went else "the same records"
         return f"{words}: {changes}, {len(visible)} visible"
+
+    def judge_latest_commit(self, metadata_location: str) -> str:
+        """Judge a commit of the table of the latest state: a row for each key that is live in the log that it reflects.
+
+        Raises:
+            BrokenPromiseError: a row is missing, is there twice, or is another.
+        """
+        snapshots = self._reader.list_snapshots(metadata_location)
+        if not snapshots or snapshots[-1].reflected_id is None:
+            return "the table of the latest state"
+        rows = self._reader.read_places(snapshots[-1])
+        expected = self._latest.get(snapshots[-1].reflected_id)
+        if expected is not None and sorted(rows) != sorted(expected):
+            wrong = sorted(expected ^ set(rows)) or sorted(rows)
+            raise BrokenPromiseError(
+                f"The table of the latest state has {len(rows)} rows instead of {len(expected)}; {_name(wrong[0])} is "
+                "wrong."
+            )
+        return f"the table of the latest state: {len(rows)} rows"
+
+    def judge_latest_table(self, metadata_location: str) -> None:
+        """Judge that the table of the latest state shows what readers of the log see now.
+
+        Raises:
+            BrokenPromiseError: it does not.
+        """
+        self.judge_latest_commit(metadata_location)
+        rows = self._reader.read_places(self._reader.list_snapshots(metadata_location)[-1])
+        if set(rows) != self._find_latest(self.visible):
+            raise BrokenPromiseError("The table of the latest state does not show the newest snapshot of the log.")
+
+    def _find_latest(self, places: Iterable[RecordId]) -> set[RecordId]:
+        winners = self._find_winners(places).values()
+        return {place for place in winners if self.acknowledged[place].value is not None}
 
     def _is_removal(self, snapshot: Snapshot) -> bool:
         """Whether a commit removes a topic whose time of grace has passed since somebody deleted it."""

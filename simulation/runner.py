@@ -14,10 +14,12 @@ from typing import Final
 from simulation.choices import ALWAYS, HOUR_MS, Choices, RandomChoices, ScriptedChoices
 from simulation.history import History, Outcome
 from simulation.script import Script
-from simulation.steps import STEPS
+from simulation.steps import LATEST_CHOICES, STEPS
 
 LENGTH: Final = 30
 """Processes of a history."""
+TYPED: Final = 0.5
+"""Share of the tables of a latest state that have typed columns."""
 AHEAD_MS: Final = 10 * 365 * 24 * HOUR_MS
 
 
@@ -42,6 +44,15 @@ def open_folder(seed: int) -> Iterator[Path]:
 
 def choose_config(seed: int) -> dict[str, str]:
     """Choose a topic's configuration."""
+    config = _choose_log_config(seed)
+    random = Random(f"latest {seed}")
+    if config["winnow.latest.table"] == "true" and random.random() < TYPED:
+        config |= {name: random.choice(values) for name, values in LATEST_CHOICES.items()}
+        config["winnow.value.format"] = "string"
+    return config
+
+
+def _choose_log_config(seed: int) -> dict[str, str]:
     random = Random(f"config {seed}")
     deletes = random.random() < 0.4
     late_ms = random.choice([None, None, "0", str(HOUR_MS), str(48 * HOUR_MS)])

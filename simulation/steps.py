@@ -51,6 +51,13 @@ MAXIMUM_APPENDED: Final = 5
 VALIDATED_SHARE: Final = 0.15
 """Share of the histories in which Great Expectations judges."""
 
+LATEST_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "winnow.latest.partition_by": ("", "bucket(2, key)", "truncate(3, value)"),
+    "winnow.latest.sort_by": ("", "value desc", "value asc nulls last"),
+    "winnow.latest.update": ("publish", "ingest"),
+}
+"""How the rows of a typed table are distributed to files and sorted there, and when it is brought up to date."""
+
 
 class Witness(Protocol):
     """Who is told what a process is about to do, before it does it."""
@@ -250,6 +257,7 @@ def _alter(context: StepContext) -> None:
     """Change the topic's configuration."""
     name, values = context.arguments.choice(
         [
+            *(LATEST_CHOICES.items() if "winnow.value.format" in context.config else ()),
             ("delete.retention.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("winnow.retired.grace.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("min.cleanable.dirty.ratio", ("0", "0.5")),

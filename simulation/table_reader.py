@@ -26,7 +26,8 @@ DELETED = 2
 class Snapshot:
     """One snapshot, as the metadata file has it. ``timestamp_ms``: by the clock of the process that committed it.
 
-    ``state_path`` None: another engine made it. ``plan_id``: of the run that it published.
+    ``state_path`` None: another engine made it, or it is none of a log. ``plan_id``: of the run that it published.
+    ``reflected_id``: the log's snapshot whose latest state it shows; None: it is no table of a latest state.
     """
 
     snapshot_id: int
@@ -35,6 +36,7 @@ class Snapshot:
     manifest_list: Path
     state_path: Path | None
     plan_id: str | None = None
+    reflected_id: int | None = None
 
 
 @dataclass
@@ -114,6 +116,16 @@ class TableReader:
             ]
         return self._records[path]
 
+    def read_places(self, snapshot: Snapshot) -> list[tuple[int, int]]:
+        """Read partition and offset of every row of a snapshot, whose columns bear these names or typed tables'."""
+        places = []
+        for path in self.list_data_files(snapshot):
+            file = pq.ParquetFile(io.BytesIO(self._read(path)))
+            columns = [name for name in file.schema_arrow.names if name.strip("_") in {"partition", "offset"}]
+            rows = file.read(sorted(columns, reverse=True)).to_pylist()
+            places += [(row[columns[0]], row[columns[1]]) for row in rows]
+        return places
+
     def read_keys(self, path: Path) -> list[tuple[int, int, bytes]]:
         """Read partition, offset and key of every row of any file of Winnow's; none of a file without these."""
         file = pq.ParquetFile(io.BytesIO(self._read(path)))
@@ -162,4 +174,5 @@ def _parse_snapshot(document: dict[str, Any]) -> Snapshot:
         find_path(document["manifest-list"]),
         None if state is None else find_path(json.loads(state)["path"]),
         summary.get("winnow.plan-id"),
+        None if "winnow.latest.snapshot-id" not in summary else int(summary["winnow.latest.snapshot-id"]),
     )

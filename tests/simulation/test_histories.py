@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,12 @@ from simulation.runner import replay, run_seed
 from simulation.script import Script, read_script, write_script
 from simulation.shrinking import shrink
 from simulation.story import tell_story
+from winnow.log.latest_tables import LatestTable
+from winnow.values.model import Segment
 
 SEEDS = range(1, 5)
+TYPED_SEED = 3
+"""Its topic has a typed table of the latest state."""
 STORIES = sorted((Path(__file__).parent / "stories").glob("*.json"))
 
 pytestmark = pytest.mark.filterwarnings(
@@ -66,6 +71,17 @@ def test_broken_promise_is_found_made_smaller_and_told(monkeypatch: pytest.Monke
     assert text.endswith(told.broken or "")
     monkeypatch.setattr("winnow.log.file_io.os", os)
     assert replay(smaller).broken is None
+
+
+def test_row_that_is_missing_in_the_table_of_the_latest_state_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = LatestTable.commit
+
+    def forget_a_file(self: LatestTable, *args: Any, add: Sequence[Segment], **rest: Any) -> int | None:
+        return commit(self, *args, add=add[1:], **rest)
+
+    monkeypatch.setattr(LatestTable, "commit", forget_a_file)
+    _, outcome = run_seed(TYPED_SEED, only=("ingest", "latest-table"))
+    assert str(outcome.broken).startswith("The table of the latest state has ")
 
 
 def test_process_that_is_killed_has_no_effect_any_more() -> None:
