@@ -133,6 +133,17 @@ def test_table_of_the_latest_state_holds_the_key_in_no_snapshot(world: World) ->
     assert sorted(row["key"] for row in latest.scan().to_arrow().to_pylist()) == [b"key-0"] * 2 + [b"key-2"] * 2
 
 
+def test_table_of_the_latest_state_has_no_row_of_a_record_that_became_a_tombstone(world: World) -> None:
+    """Its offset has another record now, and would not tell."""
+    alter_topic(world.installation, TOPIC, {"winnow.latest.table": "true"}, [])
+    update_latest_table(world.installation, TOPIC)
+    erase(world, with_tombstone=True)
+    assert [path for path in list_holding(world, b"value-0-7", KEY) if "winnow_latest" in path] == []
+    latest = world.installation.log.latest_table(TOPIC).table()
+    assert latest is not None
+    assert sorted(row["key"] for row in latest.scan().to_arrow().to_pylist()) == [b"key-0"] * 2 + [b"key-2"] * 2
+
+
 def test_latest_table_that_nobody_updates_refuses_the_erasure(world: World) -> None:
     alter_topic(world.installation, TOPIC, {"winnow.latest.table": "true"}, [])
     update_latest_table(world.installation, TOPIC)

@@ -44,6 +44,8 @@ from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.erase.lift import lift_erasure
 from winnow.pipeline.erase.outside import list_outside_places
+from winnow.pipeline.latest.table import update_latest_table
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.report.certificate_page import render_certificate
@@ -103,6 +105,19 @@ def test_certificate_with_a_tombstone_is_open_until_it_is_erased_as_well(world: 
     assert (again.was_erased, again.tombstones) == (False, 0)
     assert list_holding(world, KEY) == []
     assert (certify(world, report).open_because, certify(world, again).open_because) == (None, None)
+
+
+def test_row_of_the_latest_state_at_the_offset_of_a_tombstone_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of an erased key may be in that table, where tombstones have no rows."""
+    alter_topic(world.installation, TOPIC, {"winnow.latest.table": "true"}, [])
+    update_latest_table(world.installation, TOPIC)
+    monkeypatch.setattr("winnow.pipeline.latest.table._has_new_tombstones", lambda state, earlier: False)
+    report = erase(world, with_tombstone=True)
+    verified = certify(world, report, verify=True).verified
+    assert verified is not None
+    assert (verified.old_records, verified.tombstones) == (2, 2)
 
 
 def test_erasures_name_one_another_and_a_changed_one_is_found(world: World) -> None:

@@ -48,6 +48,12 @@ ERASE = (
     Mutant("erase-leaves-old-rows", "old snapshots of the latest table keep the key until their grace ends")
     .changes("_sweep_topic", replace("NO_GRACE_MS if erasing else config.retired_grace_ms", "config.retired_grace_ms"))
     .caught_by("test_table_of_the_latest_state_holds_the_key_in_no_snapshot"),
+    Mutant("erased-row-stays-beside-its-tombstone", "the table of the latest state shows what became a tombstone")
+    .changes("_find_base", never("_has_new_tombstones"))
+    .caught_by("test_table_of_the_latest_state_has_no_row_of_a_record_that_became_a_tombstone"),
+    Mutant("row-counts-as-the-tombstone", "a certificate takes a row with an erased key for the tombstone at its offset")
+    .changes("certificate._verify", replace("not is_latest", "True"))
+    .caught_by("test_row_of_the_latest_state_at_the_offset_of_a_tombstone_is_seen"),
     Mutant("erase-beside-a-stale-table", "a table of the latest state that nobody updates keeps the key")
     .changes("_Erasure.__init__", drop_statement("require_no_stale_table"))
     .caught_by("test_latest_table_that_nobody_updates_refuses_the_erasure"),

@@ -301,13 +301,13 @@ def _verify(installation: Installation, log: TopicLog, head: Head, document: Era
     records = ErasedRecords(KeyDigester(secret, head.table_uuid), select_counting_erasures([document]))
     kept = {(each.partition, each.offset) for each in document.tombstones}
     files = size_bytes = old = later = tombstones = 0
-    for size, partition, batches in _iterate_files(installation, log, head):
+    for size, partition, batches, is_latest in _iterate_files(installation, log, head):
         files, size_bytes = files + 1, size_bytes + size
         for batch in batches:
             for at in records.find_erasures(batch.column("key")):
                 offset, timestamp = batch.column("offset")[at].as_py(), batch.column("timestamp")[at].as_py()
                 timestamp_ms = None if timestamp is None else round(timestamp.timestamp() * 1000)
-                if (partition, offset) in kept:
+                if (partition, offset) in kept and not is_latest:  # there a tombstone has no row
                     tombstones += 1
                 elif _is_old(document, partition, offset, timestamp_ms):
                     old += 1
@@ -345,16 +345,20 @@ def _list_typed_rows(installation: Installation, log: TopicLog) -> dict[int, tup
 
 def _iterate_files(
     installation: Installation, log: TopicLog, head: Head
-) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch]]]:
-    """Yield size, partition and rows of each file: of the log, of the table of the latest state, of the quarantine."""
+) -> Iterator[tuple[int, int, Iterator[pa.RecordBatch], bool]]:
+    """Yield size, partition and rows of each file of the log, of the table of the latest state, of the quarantine.
+
+    Then whether it is of the table of the latest state.
+    """
     table = installation.log.latest_table(log.topic)
     present = table.load()
     latest = {} if present is None or is_typed(present.table.schema()) else table.segments(present)
-    for segment in chain.from_iterable((*log.segments(head).values(), *latest.values())):
-        yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS)
+    for tables, is_latest in ((log.segments(head), False), (latest, True)):
+        for segment in chain.from_iterable(tables.values()):
+            yield segment.size_bytes, segment.partition, read_segment_columns(segment, _COLUMNS), is_latest
     for entry in installation.log.quarantine(log.topic, head).files():
         if storage.exists(entry.path):
-            yield entry.size_bytes, -1, _read_rows(entry.path)
+            yield entry.size_bytes, -1, _read_rows(entry.path), False
 
 
 def _read_rows(uri: str) -> Iterator[pa.RecordBatch]:

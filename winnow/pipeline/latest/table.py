@@ -28,6 +28,7 @@ from winnow.errors import (
     WinnowError,
 )
 from winnow.files import storage
+from winnow.log.erasures import read_erasure
 from winnow.log.head import Head
 from winnow.log.latest_tables import LatestHead, LatestTable, ReflectedLog
 from winnow.log.reference_chains import contains_history
@@ -46,6 +47,7 @@ from winnow.pipeline.topics.topic_view import TopicView, load_topic_view
 from winnow.report.events import log_event
 from winnow.values.latest_layout import TableLayout
 from winnow.values.model import Segment
+from winnow.values.topic_state import TopicState
 
 log = logging.getLogger("winnow")
 
@@ -304,10 +306,9 @@ def _find_base(
         return None, "the topic's strategy is another one"
     if shown.shape != wanted.shape:
         return None, "its columns are made in another way"
-    if has_rows and shown.layout.terms != wanted.layout.terms:
-        return None, "its files are partitioned in another way"
-    if has_rows and shown.layout.order != wanted.layout.order:
-        return None, "its files are sorted in another way"
+    if has_rows and shown.layout != wanted.layout:
+        is_same = shown.layout.terms == wanted.layout.terms
+        return None, f"its files are {'sorted' if is_same else 'partitioned'} in another way"
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:
@@ -316,7 +317,16 @@ def _find_base(
         return None, "the snapshot of the log that it reflected has expired"
     if not contains_history(view.head.state, base.state):
         return None, "records that it reflected were taken back"
+    if _has_new_tombstones(view.head.state, base.state):
+        return None, "records that it reflected became tombstones with an erasure"
     return base, ""
+
+
+def _has_new_tombstones(state: TopicState, earlier: TopicState) -> bool:
+    """Check whether an erasure since ``earlier`` left tombstones: other records at offsets that tell one elsewhere."""
+    known = {reference.erasure_id for reference in earlier.erasures}
+    new = (each for each in state.erasures if each.erasure_id not in known and not each.lifts)
+    return any(read_erasure(state, reference).tombstones for reference in new)
 
 
 def _has_shape(present: LatestHead | None, shape: str) -> bool:
