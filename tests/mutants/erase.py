@@ -51,7 +51,7 @@ ERASE = (
     Mutant("erased-row-stays-beside-its-tombstone", "the table of the latest state shows what became a tombstone")
     .changes("_find_base", never("_has_new_tombstones"))
     .caught_by("test_table_of_the_latest_state_has_no_row_of_a_record_that_became_a_tombstone"),
-    Mutant("row-counts-as-the-tombstone", "a certificate takes a row with an erased key for the tombstone at its offset")
+    Mutant("row-counts-as-the-tombstone", "a certificate takes a row with an erased key for a tombstone")
     .changes("certificate._verify", replace("not is_latest", "True"))
     .caught_by("test_row_of_the_latest_state_at_the_offset_of_a_tombstone_is_seen"),
     Mutant("erase-beside-a-stale-table", "a table of the latest state that nobody updates keeps the key")

@@ -22,7 +22,7 @@ PARTITIONED_TABLE = (
     .changes("log_update._drop_place", always("len"))
     .caught_by("test_values_of_rows_that_are_gone_are_not_in_the_metadata_of_the_newest_snapshot"),
     Mutant("placed-layout-goes-on", "files of another layout stay in the table")
-    .changes("table._find_base", never("layout", "terms"))
+    .changes("_describe_other_layout", never("terms"))
     .caught_by("test_another_layout_writes_the_table_anew_in_one_commit_and_older_snapshots_can_be_read"),
     Mutant("placed-hidden-column", "a table is partitioned by a column that its rules hide")
     .changes("topic._check_layout", never("hidden"))
@@ -67,7 +67,7 @@ PARTITIONED_TABLE = (
     .changes("latest_rows.write_rows", replace("form.sort is None", "True"))
     .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
     Mutant("sorted-order-goes-on", "files of another order stay in the table")
-    .changes("table._find_base", never("layout", "order"))
+    .changes("_describe_other_layout", never("order"))
     .caught_by("test_rows_of_a_sorted_table_are_in_its_order_in_every_file_after_every_update"),
     Mutant("sorted-order-not-declared", "the table does not say in which order its files are")
     .changes("LatestTable.commit", replace("any(orders)", "False"))

@@ -306,9 +306,8 @@ def _find_base(
         return None, "the topic's strategy is another one"
     if shown.shape != wanted.shape:
         return None, "its columns are made in another way"
-    if has_rows and shown.layout != wanted.layout:
-        is_same = shown.layout.terms == wanted.layout.terms
-        return None, f"its files are {'sorted' if is_same else 'partitioned'} in another way"
+    if has_rows and (other := _describe_other_layout(shown.layout, wanted.layout)):
+        return None, other
     if view.head.table.snapshot_by_id(shown.snapshot_id) is None:
         return None, "the snapshot of the log that it reflected has expired"
     try:
@@ -320,6 +319,14 @@ def _find_base(
     if _has_new_tombstones(view.head.state, base.state):
         return None, "records that it reflected became tombstones with an erasure"
     return base, ""
+
+
+def _describe_other_layout(shown: TableLayout, wanted: TableLayout) -> str:
+    if shown.terms != wanted.terms:
+        return "its files are partitioned in another way"
+    if shown.order != wanted.order:
+        return "its files are sorted in another way"
+    return ""
 
 
 def _has_new_tombstones(state: TopicState, earlier: TopicState) -> bool:
