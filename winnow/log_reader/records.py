@@ -5,7 +5,7 @@ Each takes ``decoded``: keys and values as JSON, by the topic's formats and with
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from winnow.errors import UsageError
@@ -90,15 +90,18 @@ def browse_newest(installation: Installation, topic: str, parameters: Parameters
     view = load_topic_view(installation, topic)
     partitions = [open_partition(view, number) for number in range(len(view.partitions))]
     limit = max(1, min(parameters.number("limit"), MAXIMUM_RECORDS))
-    newest = find_newest(partitions, parameters.numbers_by_number("before_offsets"), limit)
+    asked = parameters.numbers_by_number("before_offsets")
+    ends = {
+        (number := browsed.partition.partition): asked.get(number, browsed.log_end_offset) for browsed in partitions
+    }
+    newest = find_newest(partitions, ends, limit)
     shown = collect_records(installation, view, MAXIMUM_LISTED_VALUE_BYTES, decodes=parameters.flag("decoded"))
     # The newest are collected first, so that those are missing from a full answer that the next one begins with.
     shown.add(reversed(list(read_places(partitions, newest))))
     records = shown.documents[::-1]
     before = dict(newest.before)
     if shown.is_full:
-        before = {each.partition.partition: each.log_end_offset for each in partitions}
-        before |= parameters.numbers_by_number("before_offsets")
+        before = dict(ends)
         for each in shown.documents:
             before[each["partition"]] = int(each["offset"])
     has_previous = newest.has_previous or shown.is_full
@@ -107,7 +110,7 @@ def browse_newest(installation: Installation, topic: str, parameters: Parameters
         "partition": None,
         "partitions": len(view.partitions),
         "records": records,
-        "gaps": _list_gaps(partitions, records, before if has_previous else {}, parameters),
+        "gaps": _list_gaps(records, before if has_previous else {}, ends),
         "before_offsets": {str(number): str(offset) for number, offset in before.items()},
         "has_previous": has_previous,
         "is_cut": shown.is_full,
@@ -116,16 +119,11 @@ def browse_newest(installation: Installation, topic: str, parameters: Parameters
     return Answer(document, f"{topic}: {describe_places(records)}")
 
 
-def _list_gaps(
-    partitions: Sequence[BrowsedPartition], records: list[Document], starts: Mapping[int, int], parameters: Parameters
-) -> list[Document]:
-    """List where each partition has no record on a page that reaches from ``starts``, without one from the first."""
-    before = parameters.numbers_by_number("before_offsets")
+def _list_gaps(records: list[Document], starts: Mapping[int, int], ends: Mapping[int, int]) -> list[Document]:
+    """List where each partition has no record on a page from ``starts``, without one from the first, to ``ends``."""
     gaps: list[Document] = []
-    for browsed in partitions:
-        number = browsed.partition.partition
+    for number, end in ends.items():
         offsets = [int(record["offset"]) for record in records if record["partition"] == number]
-        end = before.get(number, browsed.log_end_offset)
         gaps += [
             {"partition": number, "first_offset": str(first), "last_offset": str(last)}
             for first, last in find_gaps(offsets, starts.get(number, 0), end)

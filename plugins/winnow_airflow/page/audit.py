@@ -19,7 +19,6 @@ from winnow_airflow.page.responses import Document, describe, describe_page
 MAXIMUM_DETAIL_CHARACTERS = 1_000
 """Maximum characters of a detail in a list; an entry about many topics names more of them."""
 
-
 router = APIRouter(prefix="/api/audit", dependencies=[may_view])
 
 Text = Annotated[str | None, Query(max_length=249)]
