@@ -1,26 +1,34 @@
 """Everything that can happen to a topic, in any order, and keys that are erased amid it.
 
-After each step readers see what the oracle says of a log without those keys, and none of their old copies comes back.
+After each step readers see what the oracle says of a log without those keys, also in the table of the latest state, and
+none of their old copies comes back.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
 
+import pyarrow.parquet as pq
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import initialize, rule, run_state_machine_as_test
+from hypothesis.stateful import initialize, invariant, precondition, rule, run_state_machine_as_test
 
+from oracle.latest_state import compute_latest_state
 from oracle.log_model import LogModel
+from tests.integration.test_latest import to_records
 from tests.integration.test_state_machine import HOUR_MS, PARTITIONS, LogMachine
 from tests.support.erasing import read_contents
 from tests.support.examples import choose_examples
 from tests.support.world import TOPIC, write_jsonl
+from winnow.files import storage
 from winnow.pipeline.erase.certificate import make_certificate
 from winnow.pipeline.erase.complete import erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.ingest.ingest import ingest_files
+from winnow.pipeline.latest.table import update_latest_table
 from winnow.values.model import Record
+from winnow.values.strategies import Strategy
 
 _MARKERS = (b"key-ab", b"key-\xff\x00")
 _ROWS = st.lists(
@@ -36,6 +44,7 @@ _ROWS = st.lists(
 )
 
 
+_BY_PLACE = operator.attrgetter("partition", "offset")
 _partition = st.integers(0, PARTITIONS - 1)
 Row = tuple[int, bytes | None, bytes | None, int | None, object]
 
@@ -58,9 +67,10 @@ class EraseMachine(LogMachine):
         strategy=st.sampled_from(["offset", "timestamp", "header"]),
         retention=st.sampled_from(["-1", str(8 * HOUR_MS)]),
         patience=st.sampled_from(["0", str(3 * HOUR_MS)]),
+        update=st.sampled_from(["", "publish", "ingest"]),
         rows=_ROWS,
     )
-    def create(self, policy: str, strategy: str, retention: str, patience: str, rows: list[Row]) -> None:
+    def create(self, policy: str, strategy: str, retention: str, patience: str, update: str, rows: list[Row]) -> None:
         """Whatever was appended is due at the next run; something was."""
         super().create(
             {
@@ -71,6 +81,7 @@ class EraseMachine(LogMachine):
                 "winnow.late.arrival.ms": patience,
                 "min.cleanable.dirty.ratio": "0",
                 "winnow.retired.grace.ms": str(HOUR_MS),
+                **({"winnow.latest.table": "true", "winnow.latest.update": update} if update else {}),
             }
         )
         self.append(0, rows, 0)
@@ -134,6 +145,25 @@ class EraseMachine(LogMachine):
         super().undo(partition)
         for ends in self.ends.values():
             ends[partition] = min(ends[partition], self.models[partition].log_end_offset)
+
+    @precondition(lambda self: "winnow.latest.table" in self.config)
+    @rule()
+    def update_table(self) -> None:
+        """The table of the latest state shows the log as it is."""
+        update_latest_table(self.world.installation, TOPIC)
+
+    @invariant()
+    def the_table_has_the_newest_version_of_each_key(self) -> None:
+        """Wherever it shows the newest snapshot of the log: one row of each key that is not deleted."""
+        table = self.world.installation.log.latest_table(TOPIC)
+        head = table.load() if "winnow.latest.table" in self.config else None
+        if head is None or head.reflected is None or head.reflected.snapshot_id != self.world.head().snapshot_id:
+            return
+        files = [file for files in table.segments(head).values() for file in files]
+        batches = [batch for file in files for batch in pq.read_table(storage.parse_local_path(file.path)).to_batches()]
+        strategy = Strategy(self.config["compaction.strategy"])
+        latest = compute_latest_state((each for model in self.models for each in model.read()), strategy, "v")
+        assert sorted(to_records(batches), key=_BY_PLACE) == sorted(latest.values(), key=_BY_PLACE)
 
     def _date(self, partition: int, row: Row) -> Row:
         """Return ``row`` with a time where its offset alone would not tell that it is new."""

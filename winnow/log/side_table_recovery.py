@@ -2,11 +2,13 @@
 
 They carry no state that proves them. Rows of the quarantine count only where the log's state names their ingest call,
 and the table of the latest state names the log's snapshot that it shows, so a newer one than the catalog had does no
-harm. The newest metadata file that leads to no missing file is taken, as it is.
+harm. The newest metadata file that leads to no missing file is taken, as it is: one whose older snapshots' files are
+gone was replaced by an expiry, which nothing else may tell, since it adds no snapshot.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -24,6 +26,8 @@ from winnow.log.warehouse_survey import FoundMetadata, WarehouseSurvey, survey_t
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
 
 
@@ -88,26 +92,55 @@ def _find_present(catalog: Catalog, identifier: Identifier) -> str | None:
 
 
 def _choose(survey: WarehouseSurvey, io: FileIO) -> FoundMetadata | None:
-    """Choose the newest that the survey proves, else the newest at all, of those that lead to no missing file."""
+    """Choose the newest that the survey proves, else the newest at all, of those that lead to no missing file.
+
+    Where each leads to one, the newest whose newest snapshot is complete.
+    """
     by_age = [*survey.candidates]
     if survey.newest is not None:
         by_age.append(survey.newest)
-    return next((each for each in reversed(by_age) if is_complete(each, io, survey.location)), None)
+    by_age.reverse()
+    reader = _FileReader(io, survey.location)
+    whole = (each for each in by_age if reader.is_complete(each.metadata.snapshots if each.metadata else ()))
+    readable = (each for each in by_age if reader.is_complete([each.snapshot] if each.snapshot else ()))
+    return next(whole, None) or next(readable, None)
 
 
-def is_complete(found: FoundMetadata, io: FileIO, location: str) -> bool:
-    """Check whether every file that the newest snapshot names is there, in its size, inside of the table's folder."""
-    if found.snapshot is None:
-        return True
-    try:
-        manifests = list_live_manifests(io, found.snapshot)
-        sizes = {path: size for each in manifests for path, (_, size) in read_live_sizes(io, each).items()}
-    except (OSError, WinnowError):
-        return False
-    places = [each.manifest_path for each in manifests] + list(sizes)
-    return all(is_below(each, location) for each in places) and all(
-        storage.read_size_bytes(path) == size for path, size in sizes.items()
-    )
+class _FileReader:
+    """Checks files of a table's folder, each once: metadata files name many of them again."""
+
+    def __init__(self, io: FileIO, location: str) -> None:
+        self._io = io
+        self._location = location
+        self._live_files: dict[str, dict[str, int]] = {}
+        self._sizes: dict[str, int | None] = {}
+
+    def is_complete(self, snapshots: Sequence[Snapshot]) -> bool:
+        """Check whether every file that ``snapshots`` name is there, in its size, inside of the table's folder."""
+        if not all(is_below(each.manifest_list, self._location) for each in snapshots):
+            return False
+        if any(self._read_size_bytes(each.manifest_list) is None for each in snapshots):
+            return False  # told without reading: an expiry takes these, too
+        try:
+            manifests = {each.manifest_path: each for one in snapshots for each in list_live_manifests(self._io, one)}
+            sizes = {path: size for each in manifests.values() for path, size in self._list_files(each).items()}
+        except (OSError, WinnowError):
+            return False
+        return all(is_below(each, self._location) for each in (*manifests, *sizes)) and all(
+            self._read_size_bytes(path) == size for path, size in sizes.items()
+        )
+
+    def _list_files(self, manifest: ManifestFile) -> dict[str, int]:
+        path = manifest.manifest_path
+        if path not in self._live_files:
+            sizes = read_live_sizes(self._io, manifest)
+            self._live_files[path] = {each: size_bytes for each, (_, size_bytes) in sizes.items()}
+        return self._live_files[path]
+
+    def _read_size_bytes(self, path: str) -> int | None:
+        if path not in self._sizes:
+            self._sizes[path] = storage.read_size_bytes(path)
+        return self._sizes[path]
 
 
 def land_side_table(catalog: Catalog, identifier: Identifier, planned: SideTable) -> None:

@@ -59,7 +59,16 @@ def sweep_latest_table(installation: Installation, topic: str, now_ms: int, grac
         return _sweep(installation.log.latest_table(topic), now_ms, grace_ms)
     except WinnowError as problem:
         log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
-        return SweptTable()
+    except FileNotFoundError as missing:
+        log.warning(
+            "Files of the table of the latest state of topic %s were not swept: a metadata file is gone (%s). Another "
+            "sweep removed it, or the catalog has older metadata of this table than there are. If this repeats: winnow "
+            "topics recover %s",
+            topic,
+            missing,
+            topic,
+        )
+    return SweptTable()
 
 
 def drop_latest_table(installation: Installation, topic: str) -> int | None:
