@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyiceberg.exceptions import CommitFailedException
 
 from tests.support.world import (
     TOPIC,
@@ -19,7 +20,10 @@ from tests.support.world import (
     run_between_head_and_commit,
     write_jsonl,
 )
-from winnow.errors import BadInputError
+from winnow.clock import read_wall_clock_ms
+from winnow.errors import BadInputError, CommitConflictError
+from winnow.log import quarantine, sql_catalog
+from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport
 from winnow.values.model import Record
@@ -146,6 +150,32 @@ def test_rows_of_a_call_that_died_before_its_commit_are_seen_by_nobody(world: Wo
 
 
 @pytest.mark.kafka("113")
+def test_an_append_to_the_quarantine_that_stood_still_is_made_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog takes no commit that was prepared long ago; the rows are there once all the same."""
+    clocks = iter([read_wall_clock_ms() + MAXIMUM_COMMIT_AGE_MS + 60_000])
+    monkeypatch.setattr(sql_catalog, "read_wall_clock_ms", lambda: next(clocks, read_wall_clock_ms()))
+    ingest(world, tmp_path / "a.jsonl", MIXED)
+    assert next(clocks, None) is None
+    assert quarantined(world) == Counter({(0, 2, b"lost-1"): 1, (0, 5, b"lost-2"): 1})
+
+
+def test_an_append_that_others_always_overtake_ingests_nothing_and_says_so(world: World, tmp_path: Path) -> None:
+    """Neither half of the call is seen, and it can be made again."""
+
+    def lose(*_: object) -> None:
+        raise CommitFailedException("another one came first")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quarantine, "_add_once", lose)
+        with pytest.raises(CommitConflictError, match="came first") as raised:
+            ingest(world, tmp_path / "a.jsonl", MIXED)
+    assert raised.value.left == "Nothing was ingested."
+    assert (world.read(), quarantined(world)) == ([], Counter())
+    assert ingest(world, tmp_path / "a.jsonl", MIXED).records_quarantined == 2
+
+
 def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World, tmp_path: Path) -> None:
     world.create(1, topic="strict")
     path = write_jsonl(tmp_path / "a.jsonl", MIXED)

@@ -53,6 +53,11 @@ INGEST = (
     Mutant("quarantined-offset-given-again", "the offset of a record in the quarantine is free for another one")
     .changes("KeylessRecords.add_to", drop_statement("_move_ends"))
     .caught_by("test_a_file_of_keyless_records_alone_is_one_commit_that_takes_their_offsets"),
+    Mutant(
+        "quarantine-appended-in-one-try", "an append to the quarantine ends with the first commit that comes before it"
+    )
+    .changes("Quarantine._add_files", replace("range(MAXIMUM_COMMIT_TRIES)", "range(1)"))
+    .caught_by("test_an_append_to_the_quarantine_that_stood_still_is_made_again"),
     Mutant("spark-result-unchecked", "what a Spark application reports is not compared with its plan")
     .changes("SparkIngest._submit", drop_statement("check_result"))
     .caught_by("test_a_result_that_is_not_of_its_plan_is_refused"),

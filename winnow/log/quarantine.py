@@ -127,17 +127,20 @@ class Quarantine:
     def append(self, rows: pa.Table, ingest_id: str) -> None:
         """Add rows of :data:`winnow.files.quarantine_files.QUARANTINE_SCHEMA`, all of one ingest call.
 
-        Appends do not conflict with one another.
+        Raises:
+            CommitConflictError: other commits came first too often; no record of the call is visible.
+            ServiceError: the catalog cannot be reached.
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
-            table = self._create_table()
+            self._create_table()
             # Not Table.append: PyIceberg turns a missing list into an empty one, and records must not change.
             path = storage.join(locate_ingest_folder(self.location, ingest_id), f"{uuid.uuid4().hex}.parquet")
             with QuarantineWriter(file_bytes=rows.nbytes + 1, name=lambda _: path, below=self.location) as writer:
                 for batch in rows.to_batches():
                     writer.write(batch)
             storage.sync([path])
-            table.add_files([path], check_duplicate_files=False)
+            if not self._add_files([path], are_new=True):
+                raise self._make_conflict_error("records without a key were not put there", "Nothing was ingested.")
 
     def adopt(self, paths: Sequence[str]) -> None:
         """Add files that are already written to the table.
@@ -151,21 +154,32 @@ class Quarantine:
         with translate_catalog_errors(
             f"The quarantine of topic {self.topic} could not add {format_count(len(paths), 'file')}"
         ):
-            for attempt in range(MAXIMUM_COMMIT_TRIES):
-                table = self._create_table()
-                there = _list_paths(table)
-                missing = [path for path in paths if path not in there]
-                if not missing:
-                    return
-                try:
-                    _add_once(table, missing)
-                except CommitFailedException:
-                    wait_before_retry(attempt)
-                else:
-                    return
-        raise CommitConflictError(
-            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; its "
-            "keyless records were not moved and nothing was published.",
+            if not self._add_files(paths, are_new=False):
+                raise self._make_conflict_error("keyless records were not moved there", "Nothing was published.")
+
+    def _add_files(self, paths: Sequence[str], *, are_new: bool) -> bool:
+        """Add the files that the table does not name; return False if other commits came first too often.
+
+        ``are_new``: nobody else knows them, so that what the table names is not read before the first try.
+        """
+        for attempt in range(MAXIMUM_COMMIT_TRIES):
+            table = self._create_table()
+            there = set() if are_new and not attempt else _list_paths(table)
+            missing = [path for path in paths if path not in there]
+            if not missing:
+                return True
+            try:
+                _add_once(table, missing)
+            except CommitFailedException:
+                wait_before_retry(attempt)
+            else:
+                return True
+        return False
+
+    def _make_conflict_error(self, what: str, left: str) -> CommitConflictError:
+        return CommitConflictError(
+            f"Other commits to the quarantine of topic {self.topic} came first {MAXIMUM_COMMIT_TRIES} times; {what}.",
+            left=left,
             next="Run it again.",
         )
 
