@@ -53,11 +53,11 @@ class Accidents:
         with closing(sqlite3.connect(self._home / "catalog.db")) as catalog, catalog:
             catalog.execute("DELETE FROM iceberg_tables")
 
-    def find_metadata(self, table: str) -> Path | None:
-        """Find the metadata file that the catalog names for a table of the default namespace; None: it has no such."""
+    def find_metadata(self, table: str, namespace: str = DEFAULT_NAMESPACE) -> Path | None:
+        """Find the metadata file that the catalog names for a table of a namespace; None: it has no such."""
         query = "SELECT metadata_location FROM iceberg_tables WHERE table_namespace = ? AND table_name = ?"
         with closing(sqlite3.connect(self._home / "catalog.db")) as catalog:
-            row = catalog.execute(query, (DEFAULT_NAMESPACE, table)).fetchone()
+            row = catalog.execute(query, (namespace, table)).fetchone()
         return None if row is None else find_path(row[0])
 
     # ------------------------------------------------------------------------------------------- bytes

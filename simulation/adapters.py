@@ -22,6 +22,7 @@ from typing import Any, Final
 import sqlalchemy
 from pyiceberg.catalog import sql as catalog_sql
 from pyiceberg.table import metadata as table_metadata
+from pyiceberg.table import update as table_update
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 from simulation.disk import SyncedDisk
@@ -221,6 +222,7 @@ class Adapters:
                 return datetime.datetime.fromtimestamp(read_ms() / 1000, tz)
 
         self._set(table_metadata, "datetime", SimpleNamespace(datetime=SimulatedDatetime))
+        self._set(table_update, "datetime", SimulatedDatetime)
 
     def _hide_counter(self, name: str) -> None:
         genuine = getattr(time, name)

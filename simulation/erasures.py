@@ -70,7 +70,7 @@ class ErasedKeys:
 
     def is_old_copy(self, record: SourceRecord) -> bool:
         """Whether a record that arrives now is to be left out."""
-        erasure = self._counting.get(record.key)
+        erasure = self._counting.get(record.key) if record.key is not None else None
         return erasure is not None and erasure.is_old(record)
 
     def was_old_copy(self, record: SourceRecord) -> bool:

@@ -28,6 +28,7 @@ from simulation.table_reader import find_path
 from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
 from winnow.errors import ServiceError, WinnowError
+from winnow.log.namespaces import Namespaces
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.erase.older_states import restore_without_erased
 from winnow.pipeline.installation import Installation, open_installation
@@ -81,7 +82,8 @@ class History:
         self._broken: str | None = None
         self._last_committer: Process | None = None
         self._accidents = Accidents(folder / "home", folder / "copies")
-        self._judge = Judge(self._read_true_ms, config, self._accidents.originals)
+        find_quarantine = partial(self._accidents.find_metadata, TOPIC, Namespaces().quarantine)
+        self._judge = Judge(self._read_true_ms, config, self._accidents.originals, find_quarantine)
         self._disk = SyncedDisk(folder / "home", folder / "deleted")
         self.outcome = Outcome()
 
@@ -347,6 +349,8 @@ class History:
         if left_open:
             raise BrokenPromiseError(f"The run of plan {left_open[0].plan_id} is still {left_open[0].status}.")
         head = installation.log.open(TOPIC).head()
+        quarantined = installation.log.quarantine(TOPIC, head).read(head.state.quarantine_ingests)
+        self._judge.judge_quarantine([row for batch in quarantined for row in batch.to_pylist()])
         logged = {number: replace(state, appends=()) for number, state in head.state.partitions.items()}
         if installation.store.projection.list_states(TOPIC) != logged:
             raise BrokenPromiseError("The metadata store has other checkpoints than the log.")

@@ -1,6 +1,7 @@
 """Judges every commit of the topic's table: what readers see, against what was acknowledged.
 
-It reads the table itself (:mod:`simulation.table_reader`), and knows three things from the steps: which records a
+What waits in the quarantine, having no key, counts as read: it is in one of the two, once. The judge reads the tables
+itself (:mod:`simulation.table_reader`), and knows three things from the steps: which records a
 process appends, which offsets someone asked to delete, which configurations there were. A commit is acknowledged at the
 moment at which the catalog's row names it, whatever its process hears of it.
 """
@@ -8,6 +9,7 @@ moment at which the catalog's row names it, whatever its process hears of it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 RecordId = tuple[int, int]
 """Partition and offset."""
 
+_VERSION_BYTES: Final = 8
 _TOLERANCE_MS: Final = 2 * max(SKEWS_MS) + 60_000
 """How much earlier than the true time allows something may happen: clocks differ by so much."""
 
@@ -36,12 +39,19 @@ class Judge:
         read_true_ms: the world's clock.
         config: the topic's configuration.
         originals: what is in files of which a byte has changed since.
+        find_quarantine: finds the metadata file that the catalog names for the quarantine; None: there is none.
     """
 
     def __init__(
-        self, read_true_ms: Callable[[], int], config: Mapping[str, str], originals: Mapping[Path, bytes]
+        self,
+        read_true_ms: Callable[[], int],
+        config: Mapping[str, str],
+        originals: Mapping[Path, bytes],
+        find_quarantine: Callable[[], Path | None],
     ) -> None:
         self._read_true_ms = read_true_ms
+        self._find_quarantine = find_quarantine
+        self._quarantined: frozenset[RecordId] = frozenset()
         self._reader = TableReader(originals)
         self._expected: dict[str, dict[RecordId, SourceRecord]] = {}
         self._undoing: set[str] = set()
@@ -52,8 +62,8 @@ class Judge:
         self._log_ends = dict.fromkeys(range(PARTITIONS), 0)
         self._deletable = dict.fromkeys(range(PARTITIONS), 0)
         self._retentions_ms = {int(config.get("retention.ms", "-1"))} if "delete" in config["cleanup.policy"] else {-1}
-        self._decides_by_timestamp = config.get("compaction.strategy") == "timestamp"
-        self._late_arrival_ms = int(config.get("winnow.late.arrival.ms", "0")) if self._decides_by_timestamp else 0
+        self._strategy = config.get("compaction.strategy", "offset")
+        self._late_arrival_ms = int(config.get("winnow.late.arrival.ms", "0")) if self._strategy != "offset" else 0
         self._delete_retentions_ms = {int(config.get("delete.retention.ms", "86400000"))}
         self._graces_ms = {int(config.get("winnow.retired.grace.ms", "86400000"))}
         self.acknowledged: dict[RecordId, SourceRecord] = {}
@@ -147,8 +157,11 @@ class Judge:
             return "remove-topic: the topic is gone for good"
         partitions = self._reader.read_state(current)
         starts = {number: int(partition["log_start_offset"]) for number, partition in partitions.items()}
-        content = self._read_content(current)
-        visible = {place: record for place, record in content.items() if place[1] >= starts[place[0]]}
+        in_log, quarantined = self._read_content(current, starts)
+        content = {**in_log, **quarantined}
+        visible = {
+            place: record for place, record in content.items() if place[1] >= starts[place[0]] or place in quarantined
+        }
         ends = {number: int(partition["log_end_offset"]) for number, partition in partitions.items()}
         self._judge_erasures(current, content, starts, ends)
         appended, removed = visible.keys() - self.visible, self.visible - visible.keys()
@@ -161,14 +174,14 @@ class Judge:
             self._gone -= appended
             appended, removed = set(), self.visible - visible.keys()
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
-        self._judge_log_starts(process, starts, visible)
+        self._judge_log_starts(process, starts, visible, quarantined)
         self._judge_removed(removed, visible)
         if not before or before[-1].snapshot_id != current.snapshot_id:
-            self._judge_receipt(current, content.keys(), starts)
+            self._judge_receipt(current, content.keys(), starts, quarantined)
             self._note_change(current, content.keys(), starts)
         self._judge_still_erased(content.keys())
         self._latest[current.snapshot_id] = self._find_latest(visible)
-        self.visible, self._log_ends = set(visible), ends
+        self.visible, self._log_ends, self._quarantined = set(visible), ends, frozenset(quarantined)
         self._gone |= removed
         self.is_catalog_older = False
         words = current.operation or "a commit"
@@ -206,8 +219,8 @@ class Judge:
             raise BrokenPromiseError("The table of the latest state does not show the newest snapshot of the log.")
 
     def _find_latest(self, places: Iterable[RecordId]) -> set[RecordId]:
-        winners = self._find_winners(places).values()
-        return {place for place in winners if self.acknowledged[place].value is not None}
+        winners = {place: self.acknowledged[place] for place in self._find_winners(places).values()}
+        return {place for place, each in winners.items() if each.value is not None and each.key is not None}
 
     def _is_removal(self, snapshot: Snapshot) -> bool:
         """Whether a commit removes a topic whose time of grace has passed since somebody deleted it."""
@@ -232,14 +245,20 @@ class Judge:
             what = "gone" if isinstance(problem, FileNotFoundError) else "torn"
             raise BrokenPromiseError(f"{Path(self._metadata).name} is {what}, and the catalog names it.") from None
 
-    def _read_content(self, snapshot: Snapshot) -> dict[RecordId, SourceRecord]:
-        content: dict[RecordId, SourceRecord] = {}
-        for record in self._reader.read_records(snapshot):
-            place = record.partition, record.offset
-            if place in content:
-                raise BrokenPromiseError(f"{_name(place)} is there twice.")
-            content[place] = record
-        return content
+    def _read_content(
+        self, snapshot: Snapshot, starts: Mapping[int, int]
+    ) -> tuple[dict[RecordId, SourceRecord], dict[RecordId, SourceRecord]]:
+        """Read the log and its quarantine."""
+        in_log = _index(self._reader.read_records(snapshot))
+        table = self._find_quarantine()
+        quarantined = {} if table is None else _index(self._reader.read_quarantined(str(table), snapshot))
+        for place in sorted(in_log.keys() & quarantined.keys()):
+            if place[1] >= starts[place[0]]:
+                raise BrokenPromiseError(f"{_name(place)} is in the log and in the quarantine.")
+        for place, record in quarantined.items():
+            if record.key is not None:
+                raise BrokenPromiseError(f"{_name(place)} has a key and is in the quarantine.")
+        return in_log, quarantined
 
     def _note_change(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
         name = snapshot.plan_id
@@ -248,13 +267,25 @@ class Judge:
         undone = self._reader.read_undone(snapshot)
         self._past.note(name, content, starts, undone)
 
-    def _judge_receipt(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
+    def _judge_receipt(
+        self,
+        snapshot: Snapshot,
+        content: Collection[RecordId],
+        starts: Mapping[int, int],
+        quarantined: Collection[RecordId],
+    ) -> None:
         """Judge that a receipt counts what its run removed."""
         if snapshot.plan_id is None or not self._past.is_known:
             return
         removed = self._past.find_removed(content)
         for partition, part in self._reader.read_newest_receipt(snapshot).items():
-            counted = sum(part[name] for name in ("records_superseded", "tombstones_expired", "records_keyless"))
+            moved = sum(place[0] == partition for place in set(quarantined) - self._quarantined)
+            if part["records_keyless"] != moved:
+                raise BrokenPromiseError(
+                    f"A receipt says that {part['records_keyless']} records of partition {partition} had no key; "
+                    f"{moved} came to the quarantine."
+                )
+            counted = part["records_superseded"] + part["tombstones_expired"]
             judged = sum(place[0] == partition and place[1] >= starts[partition] for place in removed)
             retired = sum(place[0] == partition and place[1] < starts[partition] for place in removed)
             if counted != judged or part["records_retired"] > retired:
@@ -389,13 +420,21 @@ class Judge:
         """Find the records of the ingest that has all of ``appended``; empty: there is none."""
         return next((records for records in self._expected.values() if appended <= records.keys()), {})
 
-    def _judge_log_starts(self, process: str, starts: Mapping[int, int], visible: Collection[RecordId]) -> None:
+    def _judge_log_starts(
+        self,
+        process: str,
+        starts: Mapping[int, int],
+        visible: Collection[RecordId],
+        quarantined: Collection[RecordId],
+    ) -> None:
         for partition, start in starts.items():
             is_emptied = process in self._undoing and all(place[0] != partition for place in visible)
             if start < self._log_starts[partition] and not is_emptied:
                 raise BrokenPromiseError(f"The log start of partition {partition} went back to {start}.")
             for place, record in self.acknowledged.items():
                 if place[0] != partition or not self._log_starts[partition] <= place[1] < start:
+                    continue
+                if place in quarantined:
                     continue
                 if place[1] >= self._deletable[partition] and not self._is_out_of_retention(record):
                     raise BrokenPromiseError(f"{_name(place)} lies below the log start, and nobody asked for that.")
@@ -410,7 +449,9 @@ class Judge:
         minimum_age_ms = max(self._late_arrival_ms, min(self._delete_retentions_ms))
         for place in sorted(removed):
             record = self.acknowledged[place]
-            if place[1] < self._log_starts[place[0]] or winners[place[0], record.key] != place:
+            if place in self._quarantined:
+                raise BrokenPromiseError(f"{_name(place)} has no key, and the quarantine lost it.")
+            if place[1] < self._log_starts[place[0]] or winners[self._identify(place)] != place:
                 continue
             age_ms = self._read_true_ms() + _TOLERANCE_MS - self._appended_ms[place]
             if record.value is not None:
@@ -424,17 +465,30 @@ class Judge:
                 if is_of_key and waited_ms < minimum_age_ms:
                     raise BrokenPromiseError(f"{_name(other)} is back: its tombstone at {place[1]} was removed before.")
 
-    def _find_winners(self, places: Iterable[RecordId]) -> dict[tuple[int, bytes], RecordId]:
-        """Find the record of each key that must survive, of those at ``places``."""
-        winners: dict[tuple[int, bytes], RecordId] = {}
+    def _find_winners(self, places: Iterable[RecordId]) -> dict[tuple[int, bytes | int], RecordId]:
+        """Find the record of each key that must survive, of those at ``places``; without a key, each one must."""
+        winners: dict[tuple[int, bytes | int], RecordId] = {}
         for place in places:
-            key = place[0], self.acknowledged[place].key
+            key = self._identify(place)
             winners[key] = max(place, winners.get(key, place), key=self._rank)
         return winners
 
-    def _rank(self, place: RecordId) -> tuple[int, int]:
+    def _identify(self, place: RecordId) -> tuple[int, bytes | int]:
+        key = self.acknowledged[place].key
+        return place[0], place[1] if key is None else key
+
+    def _rank(self, place: RecordId) -> tuple[int, ...]:
         """Return what decides between two versions of a key, as the topic's strategy has it; then the offset."""
-        return (self.acknowledged[place].timestamp_ms if self._decides_by_timestamp else 0), place[1]
+        record = self.acknowledged[place]
+        match self._strategy:
+            case "timestamp":
+                return record.timestamp_ms, place[1]
+            case "header":
+                is_number = record.version is not None and len(record.version) == _VERSION_BYTES
+                number = int.from_bytes(record.version or b"", "big", signed=True) if is_number else 0
+                return is_number, number, place[1]
+            case _:
+                return (place[1],)
 
     # ------------------------------------------------------------------------------------------- at rest
 
@@ -515,12 +569,36 @@ class Judge:
         Raises:
             BrokenPromiseError: it is not what lies in the table.
         """
-        read = [(row["partition"], row["offset"], row["key"], row["value"]) for row in rows]
-        expected = [
-            (*place, self.acknowledged[place].key, self.acknowledged[place].value) for place in sorted(self.visible)
-        ]
-        if read != expected:
-            raise BrokenPromiseError(f"Winnow reads {len(read)} records, and {len(expected)} others are there.")
+        if _list_contents(rows) != self._list_acknowledged(self.visible - self._quarantined):
+            raise BrokenPromiseError(f"Winnow reads {len(rows)} records, and others are there.")
+
+    def judge_quarantine(self, rows: list[dict[str, Any]]) -> None:
+        """Judge what Winnow's own reader returns of the records that have no key.
+
+        Raises:
+            BrokenPromiseError: it is not what lies in the quarantine.
+        """
+        if _list_contents(rows) != self._list_acknowledged(self._quarantined):
+            raise BrokenPromiseError(f"Winnow reads {len(rows)} quarantined records, and others are there.")
+
+    def _list_acknowledged(self, places: Collection[RecordId]) -> list[tuple[object, ...]]:
+        known = self.acknowledged
+        return [(*place, known[place].key, known[place].value) for place in sorted(places)]
+
+
+def _list_contents(rows: Iterable[Mapping[str, Any]]) -> list[tuple[object, ...]]:
+    contents = ((row["partition"], row["offset"], row["key"], row["value"]) for row in rows)
+    return sorted(contents, key=itemgetter(0, 1))
+
+
+def _index(records: Iterable[SourceRecord]) -> dict[RecordId, SourceRecord]:
+    found: dict[RecordId, SourceRecord] = {}
+    for record in records:
+        place = record.partition, record.offset
+        if place in found:
+            raise BrokenPromiseError(f"{_name(place)} is there twice.")
+        found[place] = record
+    return found
 
 
 def _name(place: RecordId) -> str:

@@ -14,12 +14,15 @@ from typing import Final
 from simulation.choices import ALWAYS, HOUR_MS, Choices, RandomChoices, ScriptedChoices
 from simulation.history import History, Outcome
 from simulation.script import Script
+from simulation.source import VERSION_HEADER
 from simulation.steps import LATEST_CHOICES, STEPS
 
 LENGTH: Final = 30
 """Processes of a history."""
 TYPED: Final = 0.5
 """Share of the tables of a latest state that have typed columns."""
+KEYLESS: Final = 0.4
+"""Share of the topics with records that have no key, which wait in the quarantine."""
 AHEAD_MS: Final = 10 * 365 * 24 * HOUR_MS
 
 
@@ -56,14 +59,19 @@ def _choose_log_config(seed: int) -> dict[str, str]:
     random = Random(f"config {seed}")
     deletes = random.random() < 0.4
     late_ms = random.choice([None, None, "0", str(HOUR_MS), str(48 * HOUR_MS)])
+    strategy = random.choice(["timestamp", "timestamp", "header"])
+    keyless = random.random() < KEYLESS
+    policies = ["compact,delete", "delete"] if keyless else ["compact,delete"]
     return {
-        "cleanup.policy": "compact,delete" if deletes else "compact",
+        "cleanup.policy": random.choice(policies) if deletes else "compact",
         "segment.ms": "1",
         "min.cleanable.dirty.ratio": random.choice(["0", "0", "0.5"]),
         "delete.retention.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),
         "winnow.retired.grace.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),
         "winnow.latest.table": random.choice(["true", "false"]),
-        **({"compaction.strategy": "timestamp", "winnow.late.arrival.ms": late_ms} if late_ms is not None else {}),
+        **({"compaction.strategy": strategy, "winnow.late.arrival.ms": late_ms} if late_ms is not None else {}),
+        **({"compaction.strategy.header": VERSION_HEADER} if late_ms is not None and strategy == "header" else {}),
+        **({"winnow.keyless": "quarantine"} if keyless else {}),
         **({"retention.ms": random.choice(["-1", str(100 * HOUR_MS)])} if deletes else {}),
     }
 

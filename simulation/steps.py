@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from simulation.choices import HOUR_MS
-from simulation.source import PARTITIONS, SourceRecord, get_record, list_keys, write_archive
+from simulation.source import PARTITIONS, Source, SourceRecord, list_keys, write_archive
 from winnow.engine import compaction_job, staging
 from winnow.errors import UnknownTopicError
 from winnow.log.namespaces import DEFAULT_NAMESPACE
@@ -59,6 +59,9 @@ LATEST_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 """How the rows of a typed table are distributed to files and sorted there, and when it is brought up to date."""
 
 
+POLICY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"cleanup.policy": ("delete", "compact", "compact,delete")}
+
+
 class Witness(Protocol):
     """Who is told what a process is about to do, before it does it."""
 
@@ -98,6 +101,17 @@ class StepContext:
     ahead_ms: int = 0
 
     @property
+    def source(self) -> Source:
+        """The topic whose archives are ingested."""
+        has_keyless = self.config.get("winnow.keyless") == "quarantine"
+        return Source(self.seed, self.ahead_ms, has_keyless, self.config.get("compaction.strategy") == "header")
+
+    @property
+    def changes_policy(self) -> bool:
+        """Whether the topic is compacted at some times and not at others: then a run moves keyless records."""
+        return "winnow.keyless" in self.config and "delete" in self.config["cleanup.policy"]
+
+    @property
     def validates(self) -> bool:
         """Whether Great Expectations judges what is compacted; else all of it counts as accepted, which is faster."""
         return Random(f"validation {self.seed}").random() < VALIDATED_SHARE
@@ -116,7 +130,7 @@ def _ingest(context: StepContext) -> None:
         end = state.partitions[partition].log_end_offset
         first = max(0, end - context.arguments.randrange(3))
         last = end + context.arguments.randrange(1, MAXIMUM_APPENDED + 1)
-        records += [get_record(context.seed, partition, offset, context.ahead_ms) for offset in range(first, last)]
+        records += [context.source.get_record(partition, offset) for offset in range(first, last)]
     archive = context.folder / f"{context.name}.jsonl"
     write_archive(archive, records)
     context.witness.expect_records(context.name, records)
@@ -258,6 +272,7 @@ def _alter(context: StepContext) -> None:
     name, values = context.arguments.choice(
         [
             *(LATEST_CHOICES.items() if "winnow.value.format" in context.config else ()),
+            *(POLICY_CHOICES.items() if context.changes_policy else ()),
             ("delete.retention.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("winnow.retired.grace.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("min.cleanable.dirty.ratio", ("0", "0.5")),

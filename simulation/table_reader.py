@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlparse
 import fastavro
 import pyarrow.parquet as pq
 
-from simulation.source import SourceRecord
+from simulation.source import VERSION_HEADER, SourceRecord
 
 DELETED = 2
 """Status of a manifest's entry whose file is not part of the snapshot."""
@@ -47,6 +47,7 @@ class TableReader:
     _manifests: dict[Path, list[Path]] = field(default_factory=dict)
     _data_files: dict[Path, list[Path]] = field(default_factory=dict)
     _records: dict[Path, list[SourceRecord]] = field(default_factory=dict)
+    _quarantined: dict[Path, list[tuple[str, SourceRecord]]] = field(default_factory=dict)
 
     def list_snapshots(self, metadata_location: str) -> list[Snapshot]:
         """List the snapshots that a metadata file keeps; the current one is the last."""
@@ -104,17 +105,24 @@ class TableReader:
         """Read every record of a data file."""
         if path not in self._records:
             rows = pq.read_table(io.BytesIO(self._read(path)), use_threads=False).to_pylist()
-            self._records[path] = [
-                SourceRecord(
-                    row["partition"],
-                    row["offset"],
-                    row["key"],
-                    row["value"],
-                    round(row["timestamp"].timestamp() * 1000),
-                )
-                for row in rows
-            ]
+            self._records[path] = [_parse_record(row) for row in rows]
         return self._records[path]
+
+    def read_quarantined(self, quarantine: str, snapshot: Snapshot) -> Iterator[SourceRecord]:
+        """Read the records without a key that a snapshot of the log names; ``quarantine``: metadata of their table.
+
+        A name that a paused process left of a file that is gone names nothing of these.
+        """
+        assert snapshot.state_path is not None
+        visible = set(json.loads(self._read(snapshot.state_path)).get("quarantine_ingests", []))
+        for path in self.list_data_files(newest) if (newest := self._find_newest(quarantine)) is not None else ():
+            if path not in self._quarantined and path.exists():
+                rows = pq.read_table(io.BytesIO(self._read(path)), use_threads=False).to_pylist()
+                self._quarantined[path] = [(row["ingest_id"], _parse_record(row)) for row in rows]
+            yield from (record for name, record in self._quarantined.get(path, ()) if name in visible)
+
+    def _find_newest(self, metadata_location: str) -> Snapshot | None:
+        return next(reversed(self.list_snapshots(metadata_location)), None)
 
     def read_places(self, snapshot: Snapshot) -> list[tuple[int, int]]:
         """Read partition and offset of every row of a snapshot, whose columns bear these names or typed tables'."""
@@ -162,6 +170,18 @@ class TableReader:
 def find_path(location: str) -> Path:
     """Return the local path of a location."""
     return Path(unquote(urlparse(location).path)) if location.startswith("file:") else Path(location)
+
+
+def _parse_record(row: Mapping[str, Any]) -> SourceRecord:
+    versions = [header["value"] for header in row["headers"] or () if header["key"] == VERSION_HEADER]
+    return SourceRecord(
+        row["partition"],
+        row["offset"],
+        row["key"],
+        row["value"],
+        round(row["timestamp"].timestamp() * 1000),
+        versions[-1] if versions else None,
+    )
 
 
 def _parse_snapshot(document: dict[str, Any]) -> Snapshot:
