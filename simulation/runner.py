@@ -62,6 +62,7 @@ def _choose_log_config(seed: int) -> dict[str, str]:
     strategy = random.choice(["timestamp", "timestamp", "header"])
     keyless = random.random() < KEYLESS
     policies = ["compact,delete", "delete"] if keyless else ["compact,delete"]
+    deletes |= keyless and random.random() < 0.5
     return {
         "cleanup.policy": random.choice(policies) if deletes else "compact",
         "segment.ms": "1",

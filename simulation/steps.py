@@ -59,9 +59,6 @@ LATEST_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 """How the rows of a typed table are distributed to files and sorted there, and when it is brought up to date."""
 
 
-POLICY_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"cleanup.policy": ("delete", "compact", "compact,delete")}
-
-
 class Witness(Protocol):
     """Who is told what a process is about to do, before it does it."""
 
@@ -272,7 +269,6 @@ def _alter(context: StepContext) -> None:
     name, values = context.arguments.choice(
         [
             *(LATEST_CHOICES.items() if "winnow.value.format" in context.config else ()),
-            *(POLICY_CHOICES.items() if context.changes_policy else ()),
             ("delete.retention.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("winnow.retired.grace.ms", ("0", str(HOUR_MS), str(48 * HOUR_MS))),
             ("min.cleanable.dirty.ratio", ("0", "0.5")),
@@ -282,6 +278,13 @@ def _alter(context: StepContext) -> None:
     overrides = {name: context.arguments.choice(values)}
     context.witness.expect_configuration(overrides)
     alter_topic(context.installation, TOPIC, overrides, [])
+
+
+def _switch_policy(context: StepContext) -> None:
+    """Begin to compact the topic, or end it."""
+    if context.changes_policy:
+        policy = context.arguments.choice(["delete", "compact", "compact,delete"])
+        alter_topic(context.installation, TOPIC, {"cleanup.policy": policy}, [])
 
 
 def _pause(context: StepContext) -> None:
@@ -362,6 +365,7 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "delete-records": Step(_delete_records, 2),
         "latest-table": Step(_update_latest_table, 2),
         "alter": Step(_alter, 1),
+        "switch-policy": Step(_switch_policy, 3),
         "pause": Step(_pause, 1),
         "resume": Step(_resume, 1),
         "delete-topic": Step(_delete_topic, 1),

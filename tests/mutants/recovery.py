@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_statement, never, replace, return_value, set_keyword
+from tests.mutants.changes import never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 RECOVERY = (
@@ -48,10 +48,20 @@ RECOVERY = (
     Mutant("rebuilt-log-starts-anew", "a log whose state was rebuilt accepts what was before its first record")
     .changes("_rebuild_partition", replace("max(known.log_start_offset, first)", "0"))
     .caught_by("test_without_the_store_a_rebuilt_log_ends_where_any_snapshot_had_a_record"),
-    Mutant("expired-side-table-entered", "a recovery takes metadata of a side table whose old snapshots are gone")
-    .changes("side_table_recovery._choose", replace("next(whole, None)", "None"))
-    .caught_by("test_a_side_table_is_brought_forward_over_metadata_whose_old_snapshots_are_gone[latest]"),
-    Mutant("older-quarantine-taken-for-a-race", "a sweep says for ever that another one removed what it was reading")
-    .changes("explain_missing_metadata", drop_statement("_require_whole"))
-    .caught_by("test_a_sweep_beside_an_older_entry_of_the_quarantine_deletes_nothing_and_says_what_helps"),
+    Mutant(
+        "older-latest-table-unswept",
+        "a sweep of the latest state ends for ever where an older entry names what is gone",
+    )
+    .changes("sweep_latest_table", replace("expire_unreadable(A)", "0"))
+    .caught_by("test_a_sweep_takes_out_snapshots_whose_files_are_gone_where_an_older_entry_names_them_again[latest]"),
+    Mutant(
+        "older-quarantine-unswept", "a sweep ends for ever where an older entry of the quarantine names what is gone"
+    )
+    .changes("plan_quarantine_expiry", replace("_list_without_manifest_list(A)", "set()"))
+    .caught_by(
+        "test_a_sweep_takes_out_snapshots_whose_files_are_gone_where_an_older_entry_names_them_again[quarantine]"
+    ),
+    Mutant("older-quarantine-kept", "a recovery leaves the quarantine at metadata without records that the log shows")
+    .changes("side_table_recovery._choose", never("is_needed"))
+    .caught_by("test_quarantined_records_that_an_older_catalog_does_not_know_come_back"),
 )

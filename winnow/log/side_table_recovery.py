@@ -2,13 +2,13 @@
 
 They carry no state that proves them. Rows of the quarantine count only where the log's state names their ingest call,
 and the table of the latest state names the log's snapshot that it shows, so a newer one than the catalog had does no
-harm. The newest metadata file that leads to no missing file is taken, as it is: one whose older snapshots' files are
-gone was replaced by an expiry, which nothing else may tell, since it adds no snapshot.
+harm. The newest metadata file that leads to no missing file is taken, as it is; of the quarantine it is one that names
+most of the files that the log needs, since what the catalog names may be older than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.io import FileIO
     from pyiceberg.manifest import ManifestFile
-    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.typedef import Identifier
 
 
@@ -57,8 +56,16 @@ class SideTable:
     reason: str = ""
 
 
-def plan_side_table(catalog: Catalog, identifier: Identifier, io: FileIO, location: str) -> SideTable | None:
+def plan_side_table(
+    catalog: Catalog,
+    identifier: Identifier,
+    io: FileIO,
+    location: str,
+    is_needed: Callable[[str], bool] | None = None,
+) -> SideTable | None:
     """Find what the catalog is to name for the side table at ``location``; None: there is none anywhere.
+
+    ``is_needed``: whether readers need the data file of this path; None: what it names does not matter.
 
     Raises:
         ServiceError: the object store does not serve the folder.
@@ -66,7 +73,7 @@ def plan_side_table(catalog: Catalog, identifier: Identifier, io: FileIO, locati
     name = ".".join(identifier)
     present = _find_present(catalog, identifier)
     survey = survey_table(io, location, known=[present] if present else (), is_log=False)
-    newest = _choose(survey, io)
+    newest = _choose(survey, io, is_needed)
     if newest is None:
         if present is None and not survey.found:
             return None
@@ -91,44 +98,50 @@ def _find_present(catalog: Catalog, identifier: Identifier) -> str | None:
         return None
 
 
-def _choose(survey: WarehouseSurvey, io: FileIO) -> FoundMetadata | None:
+def _choose(survey: WarehouseSurvey, io: FileIO, is_needed: Callable[[str], bool] | None) -> FoundMetadata | None:
     """Choose the newest that the survey proves, else the newest at all, of those that lead to no missing file.
 
-    Where each leads to one, the newest whose newest snapshot is complete.
+    Before age counts how many needed files it names.
     """
     by_age = [*survey.candidates]
     if survey.newest is not None:
         by_age.append(survey.newest)
-    by_age.reverse()
     reader = _FileReader(io, survey.location)
-    whole = (each for each in by_age if reader.is_complete(each.metadata.snapshots if each.metadata else ()))
-    readable = (each for each in by_age if reader.is_complete([each.snapshot] if each.snapshot else ()))
-    return next(whole, None) or next(readable, None)
+    if is_needed is not None:
+        by_age.sort(key=lambda found: reader.count_needed(found, is_needed))
+    return next((each for each in reversed(by_age) if reader.is_complete(each)), None)
 
 
 class _FileReader:
-    """Checks files of a table's folder, each once: metadata files name many of them again."""
+    """Reads the files of a table's folder, each once: metadata files name many of them again."""
 
     def __init__(self, io: FileIO, location: str) -> None:
         self._io = io
         self._location = location
         self._live_files: dict[str, dict[str, int]] = {}
-        self._sizes: dict[str, int | None] = {}
 
-    def is_complete(self, snapshots: Sequence[Snapshot]) -> bool:
-        """Check whether every file that ``snapshots`` name is there, in its size, inside of the table's folder."""
-        if not all(is_below(each.manifest_list, self._location) for each in snapshots):
-            return False
-        if any(self._read_size_bytes(each.manifest_list) is None for each in snapshots):
-            return False  # told without reading: an expiry takes these, too
+    def is_complete(self, found: FoundMetadata) -> bool:
+        """Check whether every file that the newest snapshot names is there, in its size, inside of the folder.
+
+        Older snapshots do not count: a sweep takes those out whose files are gone.
+        """
         try:
-            manifests = {each.manifest_path: each for one in snapshots for each in list_live_manifests(self._io, one)}
-            sizes = {path: size for each in manifests.values() for path, size in self._list_files(each).items()}
+            manifests = [] if found.snapshot is None else list_live_manifests(self._io, found.snapshot)
+            sizes = {path: size for each in manifests for path, size in self._list_files(each).items()}
         except (OSError, WinnowError):
             return False
-        return all(is_below(each, self._location) for each in (*manifests, *sizes)) and all(
-            self._read_size_bytes(path) == size for path, size in sizes.items()
+        places = [each.manifest_path for each in manifests] + list(sizes)
+        return all(is_below(each, self._location) for each in places) and all(
+            storage.read_size_bytes(path) == size for path, size in sizes.items()
         )
+
+    def count_needed(self, found: FoundMetadata, is_needed: Callable[[str], bool]) -> int:
+        """Count the files of the newest snapshot that are needed; 0 where it cannot be read."""
+        try:
+            manifests = [] if found.snapshot is None else list_live_manifests(self._io, found.snapshot)
+            return sum(is_needed(path) for each in manifests for path in self._list_files(each))
+        except (OSError, WinnowError):
+            return 0
 
     def _list_files(self, manifest: ManifestFile) -> dict[str, int]:
         path = manifest.manifest_path
@@ -136,11 +149,6 @@ class _FileReader:
             sizes = read_live_sizes(self._io, manifest)
             self._live_files[path] = {each: size_bytes for each, (_, size_bytes) in sizes.items()}
         return self._live_files[path]
-
-    def _read_size_bytes(self, path: str) -> int | None:
-        if path not in self._sizes:
-            self._sizes[path] = storage.read_size_bytes(path)
-        return self._sizes[path]
 
 
 def land_side_table(catalog: Catalog, identifier: Identifier, planned: SideTable) -> None:

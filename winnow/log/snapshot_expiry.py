@@ -266,15 +266,20 @@ def list_visible_quarantine_ingests(topic: str, table: Table) -> set[str]:
 def plan_quarantine_expiry(quarantine: Quarantine, *, now_ms: int, grace_ms: int) -> Expiry | None:
     """Plan which quarantine snapshots to expire now; None: none, or there is no table. Changes nothing.
 
+    Also those whose manifest list is gone: a sweep took it, and a catalog that was put back names it again.
+
     Raises:
         DamagedMetadataError: a manifest list is damaged.
         ServiceError: the catalog cannot be reached.
     """
     table = quarantine.table()
-    going = set() if table is None else list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms)
-    if table is None or not going:
+    if table is None:
         return None
-    gone, gone_lists = _list_metadata_files(table, going)
+    unreadable = _list_without_manifest_list(table)
+    going = list_expirable_snapshots(table, now_ms=now_ms, grace_ms=grace_ms) | unreadable
+    if not going:
+        return None
+    gone, gone_lists = _list_metadata_files(table, going - unreadable)
     left, left_lists = _list_metadata_files(table, {each.snapshot_id for each in table.metadata.snapshots} - going)
     return Expiry(
         snapshot_ids=frozenset(going),
@@ -322,6 +327,26 @@ def expire_latest(latest: LatestTable, *, now_ms: int, grace_ms: int) -> tuple[i
             next="Run the sweep again.",
         )
     return len(going), {path for path in gone.list_paths() if path not in left}
+
+
+def expire_unreadable(latest: LatestTable) -> int:
+    """Expire the earlier snapshots of a side table of the latest state whose metadata files are gone; return how many.
+
+    A sweep took these files, and a catalog that was put back names them again.
+
+    Raises:
+        ServiceError: the catalog cannot be reached.
+    """
+    table = latest.table()
+    going = set() if table is None else list_unreadable_snapshots(table)
+    return len(going) if going and _expire(latest.table, going, latest.name) else 0
+
+
+def _list_without_manifest_list(table: Table) -> set[int]:
+    named = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    named.add(table.metadata.current_snapshot_id or 0)
+    earlier = [each for each in table.metadata.snapshots if each.snapshot_id not in named]
+    return {each.snapshot_id for each in earlier if not storage.exists(each.manifest_list)}
 
 
 def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], where: str) -> bool:

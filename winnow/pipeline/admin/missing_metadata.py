@@ -1,4 +1,4 @@
-"""Tells a sweep that was overtaken by another one from metadata that are lost, or older than their table."""
+"""Tells a sweep that was overtaken by another one from metadata that are lost."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from winnow.errors import CommitConflictError, DamagedMetadataError
-from winnow.log.quarantine import Quarantine
 from winnow.log.snapshot_expiry import collect_references, list_kept_states
 from winnow.log.topic_log import TopicLog
 
 
 @contextmanager
-def explain_missing_metadata(log: TopicLog, quarantine: Quarantine) -> Iterator[None]:
+def explain_missing_metadata(log: TopicLog) -> Iterator[None]:
     """Explain a missing metadata file: another sweep removed it while this process was paused, or it is lost.
 
     Raises:
         CommitConflictError: all files of the newest metadata exist; running it again starts from them.
-        DamagedMetadataError: the newest metadata of the log, or of its quarantine, name a missing file.
+        DamagedMetadataError: the newest metadata name a missing file.
     """
     try:
         yield
@@ -39,27 +38,8 @@ def explain_missing_metadata(log: TopicLog, quarantine: Quarantine) -> Iterator[
                     left="Nothing was deleted.",
                     next="Restore that file from a backup or the object store's versions.",
                 ) from missing
-        _require_whole(quarantine)
         raise CommitConflictError(
             f"Another sweep of topic {log.topic} removed metadata that this one was reading.",
             left="Nothing that is needed is gone.",
             next="Run it again.",
         ) from problem
-
-
-def _require_whole(quarantine: Quarantine) -> None:
-    table = quarantine.table()
-    if table is None:
-        return
-    try:
-        collect_references(table)
-    except FileNotFoundError as missing:
-        newest = quarantine.table()
-        if newest is None or newest.metadata_location != table.metadata_location:
-            return
-        raise DamagedMetadataError(
-            f"What the catalog has of the quarantined records of topic {quarantine.topic} names a metadata file that "
-            f"is gone ({missing}); it may be older than their table.",
-            left="Nothing was deleted.",
-            next=f"Look whether newer ones lie in the warehouse: winnow topics recover {quarantine.topic}",
-        ) from missing

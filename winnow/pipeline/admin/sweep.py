@@ -110,7 +110,7 @@ def _sweep_deleted_topic(installation: Installation, topic: str) -> SweepReport:
 def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
     started_ms = installation.now_ms()
     log = installation.log.open(topic)
-    with hold_lease(installation, topic), explain_missing_metadata(log, installation.log.quarantine(topic)):
+    with hold_lease(installation, topic), explain_missing_metadata(log):
         head = log.newest_head()
         settle_open_runs(installation, topic)
         head = log.newest_head()

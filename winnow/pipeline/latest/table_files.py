@@ -19,7 +19,7 @@ from winnow.files.file_names import is_data_file, is_metadata_file
 from winnow.log.former_specs import remove_former_specs
 from winnow.log.latest_tables import LatestTable
 from winnow.log.removable_files import find_latest_files
-from winnow.log.snapshot_expiry import collect_references, expire_latest
+from winnow.log.snapshot_expiry import collect_references, expire_latest, expire_unreadable
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.latest.progress import measure_progress
 from winnow.pipeline.topics.audit import record_action
@@ -54,18 +54,24 @@ def sweep_latest_table(installation: Installation, topic: str, now_ms: int, grac
 
     A failure is a warning: the log's own sweep does not depend on it, and the next one continues.
     """
+    latest = installation.log.latest_table(topic)
     try:
         installation.guard.require_own()
-        return _sweep(installation.log.latest_table(topic), now_ms, grace_ms)
+        try:
+            return _sweep(latest, now_ms, grace_ms)
+        except FileNotFoundError:
+            if not expire_unreadable(latest):
+                raise
+            return _sweep(latest, now_ms, grace_ms)
     except WinnowError as problem:
         log.warning("Files of the table of the latest state of topic %s were not swept. %s", topic, problem)
     except FileNotFoundError as missing:
         log.warning(
-            "Files of the table of the latest state of topic %s were not swept: a metadata file is gone (%s). Another "
-            "sweep removed it, or the catalog has older metadata of this table than there are. If this repeats: winnow "
-            "topics recover %s",
+            "Files of the table of the latest state of topic %s were not swept: a metadata file is gone (%s). If that "
+            "repeats, have the table written anew: winnow latest-table drop %s, then winnow latest-table update %s",
             topic,
             missing,
+            topic,
             topic,
         )
     return SweptTable()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from winnow.errors import UsageError
 from winnow.files import storage
+from winnow.files.quarantine_files import may_contain_ingest
 from winnow.log.erasures import find_erasures
 from winnow.log.head import Head
 from winnow.log.kept_schemas import find_kept_schemas
@@ -187,8 +189,12 @@ def plan_side_tables(
     """Plan which side tables of the log at ``head`` are entered into the catalog with it."""
     if head is None:
         return ()
-    places = installation.log.list_side_places(topic, head)
-    planned = (plan_side_table(installation.log.catalog, identifier, io, location) for identifier, location in places)
+    logs, visible = installation.log, frozenset(head.state.quarantine_ingests)
+    planned = []
+    for identifier, location in logs.list_side_places(topic, head):
+        is_needed = partial(may_contain_ingest, location=location, ingest_ids=visible)
+        counts = identifier[0] == logs.namespaces.quarantine and visible
+        planned.append(plan_side_table(logs.catalog, identifier, io, location, is_needed if counts else None))
     return tuple(table for table in planned if table is not None)
 
 
