@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tests.support.world import TOPIC, World, build_versions, list_visible_rows
 from winnow.clock import read_wall_clock_ms
+from winnow.errors import ServiceError
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.topics.recovery import recover_topic
@@ -91,3 +93,28 @@ def test_quarantined_records_that_an_older_catalog_does_not_know_come_back(world
     put_back(world, world.installation.log.identify(TOPIC), older[1])
     recover_topic(world.installation, TOPIC, run=True)
     assert list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).equals(rows)
+
+
+@pytest.mark.parametrize("call", ["find_metadata_location", "swap_metadata"])
+def test_a_catalog_that_goes_away_amid_a_recovery_of_side_tables_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """Before and after it has changed the first entry; the same command ends the work."""
+    create_with_old_snapshots(world)
+    older = find_entry(world, QUARANTINE)
+    world.ingest([Record(10, None, b"later")])
+    newer = find_entry(world, QUARANTINE)
+    put_back(world, QUARANTINE, older)
+    genuine = getattr(LogSqlCatalog, call)
+
+    def fail(catalog: LogSqlCatalog, identifier: tuple[str, str], *args: object, **kwargs: object) -> object:
+        if identifier == QUARANTINE:
+            raise OperationalError("statement", {}, ConnectionError("server closed the connection"))
+        return genuine(catalog, identifier, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LogSqlCatalog, call, fail)
+        with pytest.raises(ServiceError, match=r"winnow_quarantine\.orders"):
+            recover_topic(world.installation, TOPIC, run=True)
+    recover_topic(world.installation, TOPIC, run=True)
+    assert find_entry(world, QUARANTINE) == newer

@@ -17,7 +17,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, No
 
 from winnow.errors import CommitConflictError, WinnowError
 from winnow.files import storage
-from winnow.log.catalog_access import ensure_namespace
+from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors
 from winnow.log.manifests import list_live_manifests, read_live_sizes
 from winnow.log.places import is_below
 from winnow.log.table_recovery import SwapsMetadata
@@ -68,10 +68,11 @@ def plan_side_table(
     ``is_needed``: whether readers need the data file of this path; None: what it names does not matter.
 
     Raises:
-        ServiceError: the object store does not serve the folder.
+        ServiceError: the object store does not serve the folder, or the catalog cannot be reached.
     """
     name = ".".join(identifier)
-    present = _find_present(catalog, identifier)
+    with translate_catalog_errors(f"The entry of {name} could not be read"):
+        present = _find_present(catalog, identifier)
     survey = survey_table(io, location, known=[present] if present else (), is_log=False)
     newest = _choose(survey, io, is_needed)
     if newest is None:
@@ -156,15 +157,20 @@ def land_side_table(catalog: Catalog, identifier: Identifier, planned: SideTable
 
     Raises:
         CommitConflictError: the catalog's entry is another one by now; nothing was changed.
+        ServiceError: the catalog cannot be reached; repeating it does no harm.
     """
     if planned.metadata_location is None:
         return
-    ensure_namespace(catalog, str(identifier[0]))
     try:
-        if planned.before is None:
-            catalog.register_table(identifier, planned.metadata_location)
-        elif isinstance(catalog, SwapsMetadata):
-            catalog.swap_metadata(identifier, planned.before, planned.metadata_location)
+        with translate_catalog_errors(
+            f"The entry of {planned.name} could not be set to {planned.metadata_location}",
+            left="Whether it was is not certain, and repeating it does no harm.",
+        ):
+            ensure_namespace(catalog, str(identifier[0]))
+            if planned.before is None:
+                catalog.register_table(identifier, planned.metadata_location)
+            elif isinstance(catalog, SwapsMetadata):
+                catalog.swap_metadata(identifier, planned.before, planned.metadata_location)
     except (CommitFailedException, TableAlreadyExistsError) as problem:
         raise CommitConflictError(
             f"The catalog's entry of {planned.name} was changed meanwhile.",
