@@ -1,33 +1,44 @@
 """The simulated world's adapters keep the contract of the real ones, and fail as the histories rely on.
 
-They are the real ones, with decisions before and after each call: so each contract runs twice, in a thread of its own
-and in a simulated process.
+They are the real ones, with decisions before and after each call: so each contract runs in a thread of its own, in a
+simulated process, and on the other storages, catalogs and stores that Winnow runs on.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from random import Random
 
+import psycopg
 import pytest
-from pyiceberg.exceptions import CommitFailedException
+from psycopg import sql
 
 from simulation.adapters import MODULE_STATE, Adapters
 from simulation.disk import SyncedDisk
 from simulation.history import make_error
 from simulation.source import BASE_MS
 from simulation.turns import Call, Process, ProcessKilled, Turns
-from tests.support.world import TOPIC, World, build_versions, open_world
-from winnow.errors import ServiceError, TopicBusyError
+from tests.simulation.contracts import (
+    DELETION,
+    check_commits,
+    check_entries,
+    check_storage,
+    check_store,
+    count_rows,
+)
+from tests.support import store_fixtures
+from tests.support.object_store import start_object_store
+from tests.support.rest_catalog import serve_rest_catalog
+from tests.support.world import World, build_versions, open_world
+from winnow.errors import ServiceError
 from winnow.files import disk_sync, storage
 from winnow.files.storage_health import make_file_name
-from winnow.log.sql_catalog import LogSqlCatalog
 
-DELETION = "DELETE FROM winnow_topic_head"
+postgresql_server = store_fixtures.postgresql_server
 Body = Callable[[], None]
 Meet = Callable[[Process, Call], None]
 
@@ -90,77 +101,61 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield opened
 
 
+@pytest.fixture
+def postgresql_world(tmp_path: Path, postgresql_server: str) -> Iterator[World]:
+    """A lake whose catalog and metadata store are in PostgreSQL, with one topic."""
+    schemas = {name: f"adapters_{name}_{uuid.uuid4().hex}" for name in ("catalog", "store")}
+    with psycopg.connect(postgresql_server, autocommit=True) as server:
+        for schema in schemas.values():
+            server.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
+    driver = postgresql_server.replace("postgresql://", "postgresql+psycopg://")
+    urls = {name: f"{driver}&options=-csearch_path%3D{schema}" for name, schema in schemas.items()}
+    lake = {
+        "WINNOW_CATALOG__TYPE": "sql",
+        "WINNOW_CATALOG__URI": urls["catalog"],
+        "WINNOW_STORE_URL": urls["store"],
+    }
+    with open_world(tmp_path, None, lake) as opened:
+        opened.create(1)
+        opened.ingest(build_versions(0, 3))
+        yield opened
+
+
 def test_storage_keeps_its_contract(run: Callable[..., object], tmp_path: Path) -> None:
-    def body() -> None:
-        uri = (tmp_path / "folder" / "file").as_uri()
-        assert storage.read_size_bytes(uri) is None
-        with pytest.raises(FileNotFoundError):
-            storage.read_bytes(uri)
-        storage.write_bytes(uri, b"first")
-        storage.write_bytes(uri, b"second")
-        assert not storage.create_bytes(uri, b"third")
-        assert storage.create_bytes(f"{uri}-new", b"new")
-        with storage.create_file(f"{uri}-streamed") as stream:
-            stream.write(b"streamed")
-        storage.sync([f"{uri}-streamed"])
-        assert [storage.read_bytes(f"{uri}{end}") for end in ("", "-new", "-streamed")] == [
-            b"second",
-            b"new",
-            b"streamed",
-        ]
-        listed = storage.list_named_files(tmp_path.as_uri(), "folder", lambda name: name != "file")
-        assert [storage.get_name(entry.uri) for entry in listed.files] == ["file-new", "file-streamed"]
-        assert storage.list_folders(tmp_path.as_uri()) == [(tmp_path / "folder").as_uri()]
-        assert storage.delete(uri)
-        assert storage.delete(uri)
-        assert storage.read_size_bytes(uri) is None
-
-    run(body)
+    run(lambda: check_storage(tmp_path.as_uri()))
 
 
-def test_catalog_keeps_its_contract(run: Callable[..., object], world: World) -> None:
-    """A row is swapped only from what it names, and dropped only at what it names."""
+def test_object_store_keeps_the_contract_of_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    with start_object_store() as store:
+        for name, value in store.variables.items():
+            monkeypatch.setenv(name, value)
+        store.create_bucket("lake")
+        check_storage("s3://lake/place")
 
-    def body() -> None:
-        catalog, identifier = world.installation.log.catalog, world.installation.log.identify(TOPIC)
-        assert isinstance(catalog, LogSqlCatalog)
-        before = catalog.find_metadata_location(identifier)
-        assert before is not None
-        with pytest.raises(CommitFailedException):
-            catalog.swap_metadata(identifier, f"{before}-other", "new")
-        assert catalog.find_metadata_location(identifier) == before
-        catalog.swap_metadata(identifier, before, "new")
-        assert not catalog.drop_table_at(identifier, before)
-        assert catalog.drop_table_at(identifier, "new")
-        assert catalog.find_metadata_location(identifier) is None
-        assert catalog.find_metadata_location((identifier[0], "unknown")) is None
 
-    run(body)
+@pytest.mark.parametrize("check", [check_commits, check_entries])
+def test_catalog_keeps_its_contract(run: Callable[..., object], world: World, check: Callable[[World], None]) -> None:
+    run(lambda: check(world))
+
+
+@pytest.mark.parametrize("check", [check_commits, check_entries, check_store])
+def test_postgresql_keeps_the_contracts_of_catalog_and_store(
+    postgresql_world: World, check: Callable[[World], None]
+) -> None:
+    check(postgresql_world)
+
+
+def test_rest_catalog_refuses_a_commit_over_an_older_head(tmp_path: Path) -> None:
+    with serve_rest_catalog() as (_, address):
+        lake = {"WINNOW_CATALOG__TYPE": "rest", "WINNOW_CATALOG__URI": address}
+        with open_world(tmp_path, None, lake) as opened:
+            opened.create(1)
+            opened.ingest(build_versions(0, 3))
+            check_commits(opened)
 
 
 def test_store_keeps_its_contract(run: Callable[..., object], world: World) -> None:
-    """A lease excludes another holder until it has expired; a transaction that raises leaves nothing."""
-
-    def body() -> None:
-        leases, now_ms = world.installation.store.leases, world.clock()
-        leases.acquire(TOPIC, "first", now_ms, 1_000)
-        with pytest.raises(TopicBusyError):
-            leases.acquire(TOPIC, "second", now_ms, 1_000)
-        leases.acquire(TOPIC, "second", now_ms + 1_001, 1_000)
-        database = world.installation.store.runs._database
-        before = count_rows(world)
-        with suppress(ZeroDivisionError), database.writing() as session:
-            session.connection().exec_driver_sql(DELETION)
-            raise ZeroDivisionError
-        assert count_rows(world) == before > 0
-
-    run(body)
-
-
-def count_rows(world: World) -> int:
-    """Rows of a table that has some."""
-    with world.installation.store.runs._database.reading() as session:
-        return int(session.connection().exec_driver_sql("SELECT count(*) FROM winnow_topic_head").scalar_one())
+    run(lambda: check_store(world))
 
 
 def test_time_chance_and_threads_are_those_of_the_process(simulated: SimulatedRunner) -> None:
