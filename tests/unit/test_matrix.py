@@ -26,8 +26,6 @@ def resolve(tmp_path: Path, requirements: Sequence[str], *options: str) -> dict[
         [str(UV), "pip", "compile", "--quiet", "--no-header", "--no-annotate", *options, str(tmp_path / "wanted.in")],
         capture_output=True, text=True,
     )  # fmt: skip
-    if "error sending request" in done.stderr or "dns error" in done.stderr:
-        pytest.skip("The registry cannot be reached.")
     assert done.returncode == 0 or "No solution found" in done.stderr, done.stderr
     return dict(re.findall(r"^([\w.-]+)(?:\[.*?\])?==(\S+)", done.stdout, re.MULTILINE))
 
