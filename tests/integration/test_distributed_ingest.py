@@ -316,7 +316,7 @@ def test_a_compaction_meanwhile_does_not_matter_to_records_above_the_log_end(
     ingest(world, [tmp_path / "first"], "spark", "orders")
     plans: list[IngestPlan] = []
 
-    def submit(installation: Installation, plan: IngestPlan, progress: Any) -> IngestResult:
+    def submit(installation: Installation, plan: IngestPlan, progress: Any, _: bytes | None) -> IngestResult:
         plans.append(plan)
         return carry_out_in_process(installation, plan, progress)
 
@@ -382,7 +382,7 @@ def test_a_result_that_is_not_of_its_plan_is_refused(
     for start in (0, 100):
         write_aiven(tmp_path / "archive", range(start, start + 100))
 
-    def submit(installation: Installation, plan: IngestPlan, progress: Any) -> IngestResult:
+    def submit(installation: Installation, plan: IngestPlan, progress: Any, _: bytes | None) -> IngestResult:
         return forge(carry_out_in_process(installation, plan, progress))
 
     monkeypatch.setattr(run_spark, "submit_ingest_plan", submit)

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.cli_runner import winnow
 from tests.support.erased_keys import erase_keys, get_secret_file
-from tests.support.in_process_ingest import carry_out_in_process
 from tests.support.world import (
     NOW_MS,
     TOPIC,
@@ -25,11 +24,11 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.arrivals.broker_range import KafkaInput
-from winnow.errors import BadInputError, ConfigurationError, UsageError
+from winnow.errors import BadInputError, ConfigurationError
 from winnow.kafka.client_settings import ClientSettings
 from winnow.log.head import Change
 from winnow.pipeline import erased_keys
-from winnow.pipeline.ingest import ingest, run_local, run_spark
+from winnow.pipeline.ingest import run_local
 from winnow.pipeline.ingest.ingest import ingest_files
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, SourcePosition
 from winnow.sources.record_input import FilesInput
@@ -318,14 +317,6 @@ def test_input_that_is_read_twice_counts_what_is_left_out_once(world: World, way
     assert [each.value for each in world.read()] == [b"cGFyaXM=", b"not base64"]
 
 
-def test_archive_of_a_topic_with_erasures_is_not_read_on_spark(world: World, tmp_path: Path) -> None:
-    erase_keys(world, b"k!1")
-    path = write_objects(tmp_path / "a", [(0, 20)])
-    with pytest.raises(UsageError, match="on Spark: old copies of erased keys are left out by one process"):
-        take(world, path, on="spark")
-    assert world.read() == []
-
-
 def test_keyless_records_go_to_the_quarantine_beside_old_copies(world: World, tmp_path: Path) -> None:
     world.create(1, topic="aside", winnow_keyless="quarantine")
     erase_keys(world, ERASED, topic="aside")
@@ -398,22 +389,6 @@ def test_key_that_is_erased_while_its_records_are_ingested_does_not_land(world: 
         report = take(world, path)
     assert count(report) == (8, 0, 4)
     assert world.read() == without(records)
-    segments = [path for path in world.listing(below=world.log_folder()) if path.endswith(".parquet")]
-    assert len(segments) == len(world.segments())
-
-
-def test_key_that_is_erased_while_spark_reads_does_not_land(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Everything is read again in one process, which has the secret."""
-    monkeypatch.setattr(run_spark, "submit_ingest_plan", carry_out_in_process)
-    monkeypatch.setattr(ingest, "is_large", lambda _: True)
-    path = write_objects(tmp_path / "a", [(0, 20)])
-    with run_between_head_and_commit(lambda: erase_keys(world, b"k!1")):
-        report = take(world, path)
-    assert count(report) == (13, 0, 7)
-    assert any("one process and not on Spark, because old copies of" in notice for notice in report.notices)
-    assert [each.offset for each in world.read()] == [at for at in range(20) if at % 3 != 1]
     segments = [path for path in world.listing(below=world.log_folder()) if path.endswith(".parquet")]
     assert len(segments) == len(world.segments())
 

@@ -10,6 +10,7 @@ from tests.mutants.changes import (
     never,
     replace,
     return_value,
+    set_keyword,
     swap_operator,
 )
 from tests.mutants.mutant import Mutant
@@ -42,9 +43,30 @@ ERASE_ARRIVALS = (
     Mutant("erased-progress-stops-ingest", "an ingest begins again although only the deletion of files was noted")
     .changes("has_same_erasures", return_value("state.erasures == other.erasures", "erasure_id"))
     .caught_by("test_erasure_that_only_came_further_lets_an_ingest_go_on"),
-    Mutant("erased-lands-from-spark", "tasks of Spark, which have no secret, write old copies")
-    .changes("find_local_reason", never("erasures"))
-    .caught_by("test_archive_of_a_topic_with_erasures_is_not_read_on_spark"),
+    Mutant("erased-lands-from-tasks", "tasks of Spark write old copies of erased keys")
+    .changes("RangeReader.read", never("_erased"))
+    .caught_by("test_tasks_leave_out_and_count_what_one_process_does"),
+    Mutant("erased-lands-from-tasks-without-secret", "a task that cannot tell old copies writes them")
+    .changes("open_planned_erasures", never("secret"))
+    .caught_by("test_task_without_the_secret_writes_nothing[another secret of sixteen bytes and more]"),
+    Mutant("erased-by-tasks-is-not-accounted-for", "a task may drop records and say nothing of it")
+    .changes("list_result_files", replace("A - erased[number]", "sum(part.records for part in result.ranges)"))
+    .caught_by("test_task_that_does_not_account_for_what_it_left_out_is_refused[forget_count]"),
+    Mutant("erased-plan-forgets-lowered-ends", "tasks leave out new records at offsets that were given away again")
+    .changes("plan_erasures", replace("each.lowered_ends", "{}"))
+    .caught_by("test_plan_says_of_erasures_what_one_process_knows"),
+    Mutant("erased-plan-forgets-epochs", "tasks take a record without a time of a topic that may be another life")
+    .changes("plan_erasures", set_keyword("needs_timestamps", "False"))
+    .caught_by("test_tasks_refuse_a_record_of_which_nobody_can_tell_whether_it_is_old"),
+    Mutant("erased-tasks-forget-what-was-lifted", "what was left out before an erasure was lifted is lost to tasks")
+    .changes("write_range._compare", never("lifted"))
+    .caught_by("test_tasks_know_what_was_left_out_before_its_erasure_was_lifted"),
+    Mutant("erased-tasks-read-no-copy", "an archive cannot be ingested on Spark where an erasure's document is gone")
+    .changes("plan_erasures", replace("(each.path, A)", "(each.path,)"))
+    .caught_by("test_tasks_read_the_copy_of_an_erasure_whose_document_is_gone"),
+    Mutant("erase-secret-goes-to-a-cluster", "a driver elsewhere is told of a file of this machine")
+    .changes("find_local_reason", never("is_driver_here"))
+    .caught_by("test_driver_on_a_cluster_cannot_have_the_secret_and_this_process_reads"),
     Mutant("erased-lands-from-processes", "processes that read Kafka, which have no secret, write old copies")
     .changes("_is_local", drop_operand("erasures"))
     .caught_by("test_old_copies_at_the_brokers_stay_out_however_many_could_read_them[local]"),

@@ -15,7 +15,9 @@ from winnow.values import documents
 from winnow.values.ingest_plans import IngestPlan, IngestResult
 
 
-def carry_out_in_process(installation: Installation, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+def carry_out_in_process(
+    installation: Installation, plan: IngestPlan, progress: Progress | None, secret: bytes | None = None
+) -> IngestResult:
     """Stands where spark-submit is started; nobody follows the progress."""
     del progress
     planned = read_ingest_plan(*write_ingest_plan(plan))
@@ -24,7 +26,7 @@ def carry_out_in_process(installation: Installation, plan: IngestPlan, progress:
     for unit in build_units("", planned):
         assert unit.ingest is not None
         part = documents.load_json(IngestPlan, documents.dump_json(unit.ingest))
-        results.append(run_ingest_task(part, unit.number, folder, installation.budget))
+        results.append(run_ingest_task(part, unit.number, folder, installation.budget, erase_secret=secret))
     outcome = write_ingest_result(plan, "app-1", results)
     assert outcome.sha256 is not None
     return read_ingest_result(plan, "app-1", outcome.sha256)

@@ -19,7 +19,15 @@ from winnow.sources.choices import Choices
 from winnow.sources.formats.encoding import EncodingEvidence, FieldEvidence, Reading
 from winnow.sources.layouts.all_layouts import get_layout
 from winnow.sources.objects import ArchiveObject, FieldForm, Offsets, ReadOptions, StoredObject
-from winnow.values.ingest_plans import FieldCounts, IngestPlan, OffsetExtent, PlannedObject, PlannedPart, TaskFindings
+from winnow.values.ingest_plans import (
+    FieldCounts,
+    IngestPlan,
+    OffsetExtent,
+    PlannedErasures,
+    PlannedObject,
+    PlannedPart,
+    TaskFindings,
+)
 from winnow.values.model import Segment
 from winnow.values.topic_state import PartitionState, TopicState
 
@@ -151,7 +159,10 @@ def probe_readings(source: ArchiveInput) -> dict[str, Reading]:
 
 @dataclass(frozen=True)
 class IngestPlanner:
-    """Makes the plans of one try of an ingest call; ``location``: of the table of the log in ``state``."""
+    """Makes the plans of one try of an ingest call; ``location``: of the table of the log in ``state``.
+
+    ``erasures``: what tasks leave out; None: no key was erased.
+    """
 
     state: TopicState
     location: str
@@ -160,6 +171,7 @@ class IngestPlanner:
     source_topic: str | None
     segment_bytes: int
     needs_keys: bool
+    erasures: PlannedErasures | None = None
 
     def make_survey(self) -> IngestPlan | None:
         """Make the plan that finds out the offsets of objects; None if all of them are known."""
@@ -206,4 +218,5 @@ class IngestPlanner:
             segment_bytes=self.segment_bytes,
             objects=tuple(plan_object(number, obj) for number, obj in enumerate(source.objects)),
             winnow_version=__version__,
+            erasures=self.erasures,
         )

@@ -6,7 +6,7 @@ offsets and number of records. From objects of other ranges only the records in 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.arrivals.plan import count_evidence, open_planned_input
 from winnow.engine.task_resources import Throttle
 from winnow.sources.archive import ArchiveInput, ArchivePass
@@ -23,7 +24,8 @@ from winnow.sources.formats.encoding import Reading
 from winnow.sources.formats.parquet import read_footer_offsets
 from winnow.sources.record_input import ReadAgainError
 from winnow.sources.slice_digests import SliceDigests
-from winnow.values.ingest_plans import IngestPlan, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings
+from winnow.sources.topic_filter import TopicFilter
+from winnow.values.ingest_plans import IngestPlan, IngestRange, ObjectFacts, OffsetExtent, PlannedObject, TaskFindings
 from winnow.values.model import OffsetRange
 
 
@@ -160,6 +162,39 @@ def _find_misread_field(plan: IngestPlan, source: ArchiveInput) -> str:
     )
 
 
+class RangeReader:
+    """Reads the records of one range from its objects, without old copies of erased keys.
+
+    Args:
+        plan: the plan, which has that range alone.
+        reader: reads its objects.
+        erased: what is left out; None: no key was erased.
+    """
+
+    def __init__(self, plan: IngestPlan, reader: ObjectReader, erased: ErasedRecords | None) -> None:
+        self._range = plan.ranges[0]
+        self._paths = {planned.number: planned.uri for planned in plan.objects}
+        self._reader = reader
+        self._erased = erased
+        self.left_out: Counter[int] = Counter()
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records of an object in the range; :attr:`left_out` counts the others of the range by object.
+
+        Raises:
+            BadInputError: as :meth:`ObjectReader.read`, or whether a record of an erased key is old cannot be told.
+            LackingOffsetError, MisreadFieldError: as :meth:`ObjectReader.read`.
+        """
+        for batch in self._reader.read(number):
+            selected = select_range(batch, self._range.partition, self._range.offsets)
+            if self._erased is not None and selected.num_rows:
+                kept = self._erased.remove(selected, self._paths[number])
+                self.left_out[number] += selected.num_rows - kept.num_rows
+                selected = kept
+            if selected.num_rows:
+                yield selected
+
+
 def select_range(batch: pa.RecordBatch, partition: int, offsets: OffsetRange) -> pa.RecordBatch:
     """Return the records of ``batch`` that are of ``partition`` and within ``offsets``."""
     column = batch.column("offset")
@@ -168,6 +203,34 @@ def select_range(batch: pa.RecordBatch, partition: int, offsets: OffsetRange) ->
         pc.and_(pc.greater_equal(column, offsets.start), pc.less(column, offsets.end)),
     )
     return batch if pc.all(inside).as_py() else batch.filter(inside)
+
+
+class RangeInput:
+    """The records in a range as the input of a spool, object by object; its file numbers are places in ``numbers``."""
+
+    is_ordered = False
+
+    def __init__(self, plan: IngestPlan, planned: IngestRange, reading: RangeReader) -> None:
+        self._reading = reading
+        self.records_of = TopicFilter(plan.topic, plan.source_topic)
+        self.numbers = sorted({*planned.objects, *planned.reaching})
+        paths = {obj.number: obj.uri for obj in plan.objects}
+        self.names = [paths[number] for number in self.numbers]
+
+    def measure(self, number: int) -> int:
+        """Return 0: nobody follows the progress."""
+        return number * 0
+
+    def open_pass(self, _partitions: int) -> RangeInput:
+        """Begin to read; once only."""
+        return self
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Yield the records of an object that are in the range."""
+        return self._reading.read(self.numbers[number])
+
+    def finish(self) -> None:
+        """Check nothing: the application is asked as a whole."""
 
 
 MAXIMUM_WAITING_CALLS = 3

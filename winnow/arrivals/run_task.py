@@ -13,19 +13,31 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import duckdb
 
 from winnow.arrivals.broker_range import copy_broker_range
+from winnow.arrivals.planned_erasures import open_planned_erasures
 from winnow.arrivals.read_range import LackingOffsetError, MisreadFieldError, ObjectReader
 from winnow.arrivals.write_range import ingest_range, survey_objects
 from winnow.engine.task_resources import TaskBudget, Throttle
 from winnow.engine.worker_process import WorkerSocket
 from winnow.errors import BadInputError, ServiceError, WinnowError
 from winnow.files import storage, storage_health
+from winnow.files.erase_secret import read_secret
 from winnow.sources.topic_filter import OtherTopicError
 from winnow.values.epochs import KAFKA_LAYOUT
 from winnow.values.ingest_plans import IngestPlan, OtherTopic, RangeFailure, RangeResult
+
+
+def read_task_secret(path: Path | None) -> bytes | None:
+    """Read the secret that the submitter wrote into a private file; None: no plan names an erasure.
+
+    Raises:
+        ConfigurationError: it cannot be read.
+    """
+    return None if path is None else read_secret(None, path)
 
 
 def run_ingest_task(
@@ -36,11 +48,13 @@ def run_ingest_task(
     *,
     client_properties: Mapping[str, str] | None = None,
     follow: Callable[[int], None] | None = None,
+    erase_secret: bytes | None = None,
 ) -> RangeResult | RangeFailure:
     """Carry out ``plan``, which has one range or one surveyed group: the ``number``-th of the whole plan. Never raises.
 
     New files are below ``folder`` and synced when this returns. ``client_properties``: of Kafka clients, for plans that
-    read brokers; ``follow`` is called with the number of records that were read of those so far.
+    read brokers; ``follow`` is called with the number of records that were read of those so far. ``erase_secret``: that
+    of erasures, for plans that name some.
     """
     if plan.layout == KAFKA_LAYOUT:
         return _carry_out_broker_range(plan, number, folder, budget, client_properties or {}, follow)
@@ -57,7 +71,13 @@ def run_ingest_task(
         if plan.surveyed:
             return survey_objects(number, partial(open_reader, hashes=False), accounted)
         result = ingest_range(
-            plan, number, partial(open_reader, hashes=True), folder=folder, budget=budget, throttle=throttle
+            plan,
+            number,
+            partial(open_reader, hashes=True),
+            folder=folder,
+            budget=budget,
+            throttle=throttle,
+            erased=open_planned_erasures(plan, erase_secret),
         )
         storage.sync(segment.path for segment in result.segments)
     except Exception as problem:  # a failing range must not end the application: the submitter decides

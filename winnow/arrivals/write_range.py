@@ -6,37 +6,28 @@ log already, they go through a spool on the task's disk, which sorts them, leave
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from winnow.arrivals.spool import SpooledFile
-from winnow.errors import BadInputError
+from winnow.arrivals.compare_with_log import AbsentRecords, compare_with_log
+from winnow.arrivals.erased_records import ErasedRecords
+from winnow.arrivals.read_range import ObjectReader, OrderedWorker, RangeInput, RangeReader
+from winnow.arrivals.spool import Spool, SpooledFile
+from winnow.engine.task_resources import TaskBudget, Throttle
+from winnow.errors import BadInputError, ServiceError
 from winnow.files import storage
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema, locate_segment
+from winnow.values.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
 from winnow.values.model import Segment
 from winnow.values.topic_state import Append, PartitionState
-
-if TYPE_CHECKING:
-    pass
-import contextlib
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-
-from winnow.arrivals.compare_with_log import AbsentRecords, compare_with_log
-from winnow.arrivals.read_range import ObjectReader, OrderedWorker, select_range
-from winnow.arrivals.spool import Spool
-from winnow.engine.task_resources import TaskBudget, Throttle
-from winnow.errors import ServiceError
-from winnow.sources.topic_filter import TopicFilter
-from winnow.values.ingest_plans import IngestPlan, IngestRange, RangeResult, RecordPlace, TaskFindings
 
 Offsets = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int64]
@@ -323,21 +314,30 @@ class RangeWriter:
 
 
 def ingest_range(
-    plan: IngestPlan, number: int, open_reader: OpenReader, *, folder: str, budget: TaskBudget, throttle: Throttle
+    plan: IngestPlan,
+    number: int,
+    open_reader: OpenReader,
+    *,
+    folder: str,
+    budget: TaskBudget,
+    throttle: Throttle,
+    erased: ErasedRecords | None = None,
 ) -> RangeResult:
     """Write the records of the only range of ``plan`` below ``folder``; nothing refers to the files.
 
-    ``number``: that of the range in the whole plan. ``open_reader``: opens the objects of the range anew.
+    ``number``: that of the range in the whole plan. ``open_reader``: opens the objects of the range anew. ``erased``:
+    what is left out of them; None: no key was erased.
 
     Raises:
-        BadInputError: an object cannot be read, two different records have one offset, or the log has another record.
+        BadInputError: an object cannot be read, two different records have one offset, the log has another record, or
+            whether a record of an erased key is old cannot be told.
         LackingOffsetError, MisreadFieldError: as :meth:`winnow.arrivals.read_range.ObjectReader.read`.
     """
     planned = plan.ranges[0]
     if not planned.reaching and (not planned.segments or planned.first_offset >= planned.log_end_offset):
         with contextlib.suppress(UnorderedRangeError):
-            return _stream_range(plan, number, open_reader, folder, throttle)
-    return _sort_range(plan, number, open_reader, folder, budget, throttle)
+            return _stream_range(plan, number, open_reader, folder, throttle, erased)
+    return _sort_range(plan, number, open_reader, folder, budget, throttle, erased)
 
 
 def survey_objects(number: int, open_reader: OpenReader, numbers: Sequence[int]) -> RangeResult:
@@ -351,7 +351,12 @@ def survey_objects(number: int, open_reader: OpenReader, numbers: Sequence[int])
 
 
 def _stream_range(
-    plan: IngestPlan, number: int, open_reader: OpenReader, folder: str, throttle: Throttle
+    plan: IngestPlan,
+    number: int,
+    open_reader: OpenReader,
+    folder: str,
+    throttle: Throttle,
+    erased: ErasedRecords | None,
 ) -> RangeResult:
     """Write records as they are read.
 
@@ -363,11 +368,9 @@ def _stream_range(
     last = planned.log_end_offset - 1
     try:
         with open_reader() as reader, OrderedWorker() as writing:
+            reading = RangeReader(plan, reader, erased)
             for place in planned.objects:
-                for batch in reader.read(place):
-                    selected = select_range(batch, planned.partition, planned.offsets)
-                    if not selected.num_rows:
-                        continue
+                for selected in reading.read(place):
                     offsets = selected.column("offset").to_numpy()
                     if offsets[0] <= last or (np.diff(offsets) <= 0).any():
                         raise UnorderedRangeError
@@ -380,11 +383,17 @@ def _stream_range(
         writer.abandon()
         raise
     throttle.take(sum(segment.size_bytes for segment in segments))
-    return _build_result(number, findings, writer, segments, records=writer.records)
+    return _build_result(number, findings, writer, segments, records=writer.records, erased=reading.left_out)
 
 
 def _build_result(
-    number: int, findings: TaskFindings, writer: RangeWriter, segments: tuple[Segment, ...], *, records: int
+    number: int,
+    findings: TaskFindings,
+    writer: RangeWriter,
+    segments: tuple[Segment, ...],
+    *,
+    records: int,
+    erased: Mapping[int, int],
 ) -> RangeResult:
     return RangeResult(
         number,
@@ -393,52 +402,28 @@ def _build_result(
         segments=segments,
         appended_objects=tuple(sorted(writer.numbers)),
         keyless=writer.keyless,
+        erased=dict(erased),
     )
 
 
-class _RangeInput:
-    """The records in a range as the input of a spool, object by object; its file numbers are places in ``numbers``."""
-
-    is_ordered = False
-
-    def __init__(self, plan: IngestPlan, planned: IngestRange, reader: ObjectReader) -> None:
-        self._planned = planned
-        self._reader = reader
-        self.records_of = TopicFilter(plan.topic, plan.source_topic)
-        self.numbers = sorted({*planned.objects, *planned.reaching})
-        paths = {obj.number: obj.uri for obj in plan.objects}
-        self.names = [paths[number] for number in self.numbers]
-
-    def measure(self, number: int) -> int:
-        """Return 0: nobody follows the progress."""
-        return number * 0
-
-    def open_pass(self, _partitions: int) -> _RangeInput:
-        """Begin to read; once only."""
-        return self
-
-    def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Yield the records of an object that are in the range."""
-        for batch in self._reader.read(self.numbers[number]):
-            selected = select_range(batch, self._planned.partition, self._planned.offsets)
-            if selected.num_rows:
-                yield selected
-
-    def finish(self) -> None:
-        """Check nothing: the application is asked as a whole."""
-
-
 def _sort_range(
-    plan: IngestPlan, number: int, open_reader: OpenReader, folder: str, budget: TaskBudget, throttle: Throttle
+    plan: IngestPlan,
+    number: int,
+    open_reader: OpenReader,
+    folder: str,
+    budget: TaskBudget,
+    throttle: Throttle,
+    erased: ErasedRecords | None,
 ) -> RangeResult:
     """Write records by way of a spool."""
     planned = plan.ranges[0]
     with open_reader() as reader:
-        source = _RangeInput(plan, planned, reader)
+        reading = RangeReader(plan, reader, erased)
+        source = RangeInput(plan, planned, reading)
         with Spool(plan.topic, plan.partition_count, budget, source) as spool:
             spool.read()
             findings = reader.collect_findings()
-            absent = _compare(planned, spool)
+            absent = _compare(planned, spool, erased)
             records = sum(file.records for file in spool.files)
             repeats = sum(spool.repeats.values())
             writer = RangeWriter(plan, planned, folder)
@@ -449,7 +434,7 @@ def _sort_range(
                 writer.abandon()
                 raise
     throttle.take(sum(segment.size_bytes for segment in segments))
-    result = _build_result(number, findings, writer, segments, records=records)
+    result = _build_result(number, findings, writer, segments, records=records, erased=reading.left_out)
     return replace(
         result,
         repeats=repeats,
@@ -460,7 +445,7 @@ def _sort_range(
     )
 
 
-def _compare(planned: IngestRange, spool: Spool) -> AbsentRecords:
+def _compare(planned: IngestRange, spool: Spool, erased: ErasedRecords | None) -> AbsentRecords:
     """Compare with the log; return the records that may have been compacted away."""
     taken = [file.number for file in spool.files]
     with compare_with_log(
@@ -469,6 +454,8 @@ def _compare(planned: IngestRange, spool: Spool) -> AbsentRecords:
         if compared is None:
             return AbsentRecords()
         compared.require_equal()
+        if erased is not None and erased.lifted:
+            compared.drop_absent(erased.is_lifted)
         compared.require_present(planned.cleaned_offset, planned.log_end_offset)
         return compared.list_absent()
 

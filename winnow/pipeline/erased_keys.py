@@ -7,10 +7,12 @@ from collections.abc import Collection
 from winnow.arrivals.erased_records import ErasedRecords, list_lifted_keys, select_counting_erasures
 from winnow.errors import ConfigurationError
 from winnow.files.erase_secret import make_secret, read_secret
+from winnow.log.document_places import locate_copy
 from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.pipeline.installation import Installation
 from winnow.values.erasures import KeyDigester, compute_key_id
+from winnow.values.ingest_plans import PlannedErasure, PlannedErasures
 from winnow.values.topic_state import TopicState
 
 
@@ -77,6 +79,25 @@ def open_erased_records(installation: Installation, head: Head, *, left: str) ->
         list_lifted_keys(erasures),
         needs_timestamps=bool(state.epochs),
         lowered_ends={each.erasure_id: each.lowered_ends for each in state.erasures},
+    )
+
+
+def plan_erasures(head: Head) -> PlannedErasures | None:
+    """Return what tasks need to leave out old copies of an archive as :func:`open_erased_records` does, but the secret.
+
+    None: no key was erased.
+    """
+    state = head.state
+    if not state.erasures:
+        return None
+    copies = head.documents.copies
+    return PlannedErasures(
+        head.table_uuid,
+        tuple(
+            PlannedErasure(each.erasure_id, (each.path, locate_copy(copies, each.path)), each.sha256, each.lowered_ends)
+            for each in state.erasures
+        ),
+        needs_timestamps=bool(state.epochs),
     )
 
 

@@ -72,12 +72,39 @@ class IngestRange:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedErasure:
+    """The document of an erasure. ``places``: its own, then that of its copy.
+
+    ``erasure_id``, ``sha256``, ``lowered_ends``: as of :class:`winnow.values.topic_state.ErasureReference`.
+    """
+
+    erasure_id: str
+    places: tuple[str, ...]
+    sha256: str
+    lowered_ends: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedErasures:
+    """What tasks leave out of the input: where it is written, never a key or a digest of one.
+
+    ``table_uuid``: the life of the topic, for the digests. ``documents``: oldest first. ``needs_timestamps``: as
+    :class:`winnow.arrivals.erased_records.ErasedRecords`.
+    """
+
+    table_uuid: str
+    documents: tuple[PlannedErasure, ...]
+    needs_timestamps: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class IngestPlan:
     """The immutable decision how an archive is read into one topic. ``plan_id`` is a digest of everything else in it.
 
     ``folder``: where new files go. ``choices``: as :meth:`winnow.sources.choices.Choices.to_document`. ``readings``:
     per field that may be text or base64 how it is read. ``needs_keys``: whether a new record without a key is refused.
     ``surveyed``: groups of objects of which only the offsets are to be found; such a plan has no ranges.
+    ``erasures``: of the topic; None: no key was erased.
     """
 
     plan_id: str
@@ -95,6 +122,7 @@ class IngestPlan:
     winnow_version: str
     ranges: tuple[IngestRange, ...] = ()
     surveyed: tuple[tuple[int, ...], ...] = ()
+    erasures: PlannedErasures | None = None
     format_version: int = 1
 
     @property
@@ -161,10 +189,11 @@ class TaskFindings:
 class RangeResult:
     """What the task of a range wrote and found.
 
-    ``records``: those in the range. Of them ``repeats`` were there twice and ``skipped`` are in the log already; the
-    others are in ``segments``. ``appended_objects``: numbers of objects with a record in ``segments``. ``keyless``: the
-    first new record without a key. ``absent``: per object the first record that the log has gone on without;
-    ``absent_records`` of them, ``absent_later`` later than all of the log. ``leader_epochs``: of records at brokers.
+    ``records``: those in the range but for ``erased``, the old copies of erased keys that were left out, by object. Of
+    them ``repeats`` were there twice and ``skipped`` are in the log already; the others are in ``segments``.
+    ``appended_objects``: numbers of objects with a record in ``segments``. ``keyless``: the first new record without a
+    key. ``absent``: per object the first record that the log has gone on without; ``absent_records`` of them,
+    ``absent_later`` later than all of the log. ``leader_epochs``: of records at brokers.
     """
 
     number: int
@@ -179,6 +208,7 @@ class RangeResult:
     absent_records: int = 0
     absent_later: int = 0
     leader_epochs: tuple[LeaderEpoch, ...] = ()
+    erased: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

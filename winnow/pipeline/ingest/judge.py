@@ -110,11 +110,19 @@ def raise_first_failure(failures: Sequence[RangeFailure]) -> None:
 
 
 def list_result_files(plan: IngestPlan, result: IngestResult) -> list[SpooledFile]:
-    """Return what the tasks found in each object of ``plan``, by number."""
+    """Return what the tasks found in each object of ``plan``, by number; what they left out counts nowhere."""
+    erased: Counter[int] = Counter()
+    for part in result.ranges:
+        erased.update(part.erased)
     facts = {fact.number: fact for part in result.ranges for fact in part.findings.objects}
     return [
         SpooledFile(
-            number, part.uri, facts[number].digest, dict(facts[number].slices.items()), facts[number].records, False
+            number,
+            part.uri,
+            facts[number].digest,
+            dict(facts[number].slices.items()),
+            facts[number].records - erased[number],
+            False,
         )
         for number, part in enumerate(plan.objects)
     ]

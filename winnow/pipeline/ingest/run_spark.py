@@ -28,11 +28,12 @@ from winnow.errors import (
     WinnowError,
     make_error,
 )
-from winnow.files import storage
+from winnow.files import private_files, storage
 from winnow.files.file_names import is_ingest_file, is_task_folder
 from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
+from winnow.pipeline.erased_keys import load_secret, open_erased_records, plan_erasures
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.judge import (
@@ -45,7 +46,7 @@ from winnow.pipeline.ingest.judge import (
 )
 from winnow.pipeline.ingest.request import IngestReport, IngestRequest, LogMovedError
 from winnow.pipeline.installation import Installation
-from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, run_job
+from winnow.pipeline.spark.submit import JobOutcome, build_engine_arguments, find_job_file, is_driver_here, run_job
 from winnow.planning.ingest_ranges import find_uncovered
 from winnow.planning.plans import PlanReference
 from winnow.sources.archive import ArchiveInput
@@ -95,8 +96,8 @@ def find_local_reason(request: IngestRequest, head: Head) -> str | None:
     config = request.log.config(head)
     if head.state.quarantine_ingests or (config.compacts and config.keyless == "quarantine"):
         return "records without a key go to the quarantine"
-    if head.state.erasures:
-        return "old copies of erased keys are left out by one process"
+    if head.state.erasures and not is_driver_here(request.installation.settings):
+        return "the driver runs on the cluster, where it cannot read the secret that tells old copies of erased keys"
     return None
 
 
@@ -105,7 +106,7 @@ def append_on_spark(request: IngestRequest, head: Head, progress: Progress | Non
 
     Raises:
         BadInputError: a record is refused; nothing landed.
-        LocalOnlyError: a record has no offset, or keys were erased meanwhile; nothing landed.
+        LocalOnlyError: a record has no offset, or the topic has become one that one process ingests; nothing landed.
         ServiceError: Spark or the object store failed; nothing landed.
         CommitConflictError, CommitUnknownError: as :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
@@ -211,7 +212,9 @@ class SparkIngest(SparkSegments):
 
         Raises:
             PlanAgainError, LogMovedError: try again.
+            ConfigurationError: the secret of the topic's erasures is missing, or it is another one.
         """
+        self.erased = open_erased_records(self.installation, self.head, left=NOTHING_INGESTED)
         with self.row.renew_in_background(), self.restart_if_voided():
             self.row.open()
             try:
@@ -233,6 +236,7 @@ class SparkIngest(SparkSegments):
             self.knowledge.source.source_topic,
             self.config.segment_bytes,
             needs_keys=self.config.compacts,
+            erasures=plan_erasures(self.head),
         )
         survey = planner.make_survey()
         if survey is not None:
@@ -249,7 +253,10 @@ class SparkIngest(SparkSegments):
             raise
 
     def _submit(self, plan: IngestPlan, progress: Progress | None) -> IngestResult:
-        result = submit_ingest_plan(self.installation, plan, progress)
+        secret = None
+        if self.erased is not None:
+            secret = load_secret(self.installation, self.head.state, left=NOTHING_INGESTED)
+        result = submit_ingest_plan(self.installation, plan, progress, secret)
         try:
             check_result(plan, result)
             _raise_failure(plan, result.failures, self.knowledge)
@@ -294,6 +301,9 @@ class SparkIngest(SparkSegments):
             knowledge.extents.update(extents)
             raise PlanAgainError
         self.files = list_result_files(plan, result)
+        if self.erased is not None:
+            for part in result.ranges:
+                self.erased.counts[plan.ranges[part.number].partition] += sum(part.erased.values())
         self.note_other_topics(opened.records_of)
         require_result_keys(self.head, plan, result)
         if not self.request.trust_compacted:
@@ -315,14 +325,24 @@ def _raise_failure(plan: IngestPlan, failures: Sequence[RangeFailure], knowledge
     raise_first_failure(failures)
 
 
-def submit_ingest_plan(installation: Installation, plan: IngestPlan, progress: Progress | None) -> IngestResult:
+def submit_ingest_plan(
+    installation: Installation, plan: IngestPlan, progress: Progress | None, secret: bytes | None = None
+) -> IngestResult:
     """Write ``plan``, run spark-submit for it, and read what its application reports.
+
+    ``secret``: that of the erasures that the plan names. It comes to the driver in a file that only its owner can read
+    and that is removed again, and with the code of the tasks to the executors.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
         ServiceError: the application did not end as it should; nothing landed.
     """
-    outcome = submit_ingest_plans(installation, [plan], progress)[plan.plan_id]
+    with contextlib.ExitStack() as stack:
+        options: list[str] = []
+        if secret is not None:
+            folder = stack.enter_context(private_files.make_private_folder(installation.settings.private_folder))
+            options = ["--erase-secret", str(private_files.write_file(folder / "erase.secret", secret.decode()))]
+        outcome = submit_ingest_plans(installation, [plan], progress, options)[plan.plan_id]
     if isinstance(outcome, WinnowError):
         raise outcome
     return outcome
