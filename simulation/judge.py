@@ -75,6 +75,7 @@ class Judge:
         self._superseded: list[tuple[Snapshot, int]] = []
         self._latest: dict[int, set[RecordId]] = {}
         self._metadata: str | None = None
+        self._named_again: set[int] = set()
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
         self._head_is_foreign = False
@@ -115,6 +116,10 @@ class Judge:
 
     def note_older_catalog(self, metadata: Path | None) -> None:
         """Somebody put an older catalog back, which names ``metadata``: nothing else may be committed over that."""
+        if self._metadata is not None and metadata is not None:
+            known = {each.snapshot_id for each in self._snapshots()}
+            older = self._reader.list_snapshots(str(metadata))
+            self._named_again |= {each.snapshot_id for each in older} - known
         if self._metadata is not None and metadata != find_path(self._metadata):
             self.is_catalog_older, self._head_is_foreign = True, False
             self._past.forget()
@@ -540,7 +545,9 @@ class Judge:
         grace_ms = min(self._graces_ms) - _TOLERANCE_MS - MAXIMUM_COMMIT_AGE_MS
         self._superseded = [(snapshot, at_ms) for snapshot, at_ms in self._superseded if now_ms - at_ms < grace_ms]
         kept = [each for each, _ in self._superseded if not self._names_erased_file(each)]
-        for snapshot in [*self._snapshots(), *kept]:
+        # What was expired, and is named again by a catalog that was put back, may be gone until it is expired again.
+        named = [each for each in self._snapshots() if each.snapshot_id not in self._named_again]
+        for snapshot in [*named, *kept]:
             for path in (*self._reader.list_files(snapshot), snapshot.state_path):
                 if path is not None and not path.exists():
                     raise BrokenPromiseError(f"{path.name} is gone, and snapshot {snapshot.snapshot_id} names it.")

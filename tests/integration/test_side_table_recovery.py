@@ -9,12 +9,14 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support.world import TOPIC, World, build_versions, list_visible_rows
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import ServiceError
+from winnow.errors import DamagedMetadataError, ServiceError
+from winnow.files import storage
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.topics.recovery import recover_topic
 from winnow.values.model import Record
 
+LOG = ("winnow", TOPIC)
 LATEST = ("winnow_latest", TOPIC)
 QUARANTINE = ("winnow_quarantine", TOPIC)
 DAY_MS = 86_400_000
@@ -42,9 +44,10 @@ def sweep_after_grace(world: World) -> None:
     sweep_topics(world.installation, [TOPIC])
 
 
-def list_kept(world: World, identifier: tuple[str, str]) -> int:
-    """Count the snapshots that the table keeps."""
-    return len(world.installation.log.catalog.load_table(identifier).metadata.snapshots)
+def list_unreadable(world: World, identifier: tuple[str, str]) -> list[int]:
+    """List the snapshots of a table whose manifest list is gone."""
+    snapshots = world.installation.log.catalog.load_table(identifier).metadata.snapshots
+    return [each.snapshot_id for each in snapshots if not storage.exists(each.manifest_list)]
 
 
 def read_side_tables(world: World) -> tuple[list[str], int]:
@@ -73,13 +76,43 @@ def test_a_sweep_takes_out_snapshots_whose_files_are_gone_where_an_older_entry_n
     sweep_after_grace(world)
     rows = world.read(), read_side_tables(world)
     put_back(world, identifier, older)
-    assert list_kept(world, identifier) == 2
+    assert list_unreadable(world, identifier)
     with caplog.at_level(logging.WARNING):
         sweep_after_grace(world)
     assert caplog.messages == []
-    assert list_kept(world, identifier) == 1
+    assert list_unreadable(world, identifier) == []
     sweep_after_grace(world)
     assert (world.read(), read_side_tables(world)) == rows
+
+
+def create_with_old_heads(world: World) -> None:
+    """Create a topic of which the next sweep expires a snapshot, and does nothing else."""
+    world.clock.now_ms = read_wall_clock_ms()
+    world.create(1, winnow_retired_grace_ms=str(DAY_MS))
+    for first in (0, 5):
+        world.ingest(build_versions(first, 5))
+
+
+def test_a_sweep_expires_again_what_a_sweep_had_expired_where_the_log_s_entry_was_put_back(world: World) -> None:
+    """The head is the newest, so that nothing else is to be recovered."""
+    create_with_old_heads(world)
+    older = find_entry(world, LOG)
+    sweep_after_grace(world)
+    put_back(world, LOG, older)
+    assert list_unreadable(world, LOG)
+    sweep_after_grace(world)
+    assert list_unreadable(world, LOG) == []
+    assert world.read() == build_versions(0, 10)
+
+
+def test_a_sweep_asks_where_a_manifest_list_is_gone_that_no_sweep_took(world: World) -> None:
+    """Somebody else removed it, and may have it still."""
+    create_with_old_heads(world)
+    (earlier, *_) = world.installation.log.catalog.load_table(LOG).metadata.snapshots
+    storage.parse_local_path(earlier.manifest_list).unlink()
+    with pytest.raises(DamagedMetadataError, match="is gone"):
+        sweep_after_grace(world)
+    assert earlier.snapshot_id in list_unreadable(world, LOG)
 
 
 def test_quarantined_records_that_an_older_catalog_does_not_know_come_back(world: World) -> None:

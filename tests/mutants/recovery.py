@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import never, replace, return_value, set_keyword
+from tests.mutants.changes import drop_operand, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 RECOVERY = (
@@ -61,6 +61,12 @@ RECOVERY = (
     .caught_by(
         "test_a_sweep_takes_out_snapshots_whose_files_are_gone_where_an_older_entry_names_them_again[quarantine]"
     ),
+    Mutant("older-log-unswept", "a sweep ends for ever where an older entry of the log names what a sweep took")
+    .changes("sweep._expire_log", replace("_expire_again(A, B)", "False"))
+    .caught_by("test_a_sweep_expires_again_what_a_sweep_had_expired_where_the_log_s_entry_was_put_back"),
+    Mutant("any-missing-list-expired", "a sweep expires a snapshot whose manifest list somebody else removed")
+    .changes("_expire_again", drop_operand("recorded"))
+    .caught_by("test_a_sweep_asks_where_a_manifest_list_is_gone_that_no_sweep_took"),
     Mutant("older-quarantine-kept", "a recovery leaves the quarantine at metadata without records that the log shows")
     .changes("side_table_recovery._choose", never("is_needed"))
     .caught_by("test_quarantined_records_that_an_older_catalog_does_not_know_come_back"),

@@ -29,6 +29,7 @@ from winnow.log.snapshot_expiry import (
     expire_quarantine,
     expire_snapshots,
     list_quarantine_metadata_files,
+    list_unreadable_snapshots,
     plan_expiry,
     plan_quarantine_expiry,
 )
@@ -239,16 +240,41 @@ def _expire_log(installation: Installation, log: TopicLog, head: Head, config: T
             update_after_publish(installation, log.topic, head)  # else its table needs a snapshot with such records
         # From this one the side table is brought up to date; without it all rows would have to be written again.
         kept = find_reflected_snapshot(installation, log.topic)
-    expiry = plan_expiry(
+    plan = partial(
+        plan_expiry,
         log,
         now_ms=now_ms,
         grace_ms=config.retired_grace_ms,
         kept=() if kept is None else (kept,),
         erased={file.path for file in head.state.list_erased_files()},
     )
+    try:
+        expiry = plan()
+    except FileNotFoundError:
+        if not _expire_again(installation, log):
+            raise
+        expiry = plan()
     record_expiring_files(installation, log.topic, expiry, now_ms)
     expire_snapshots(log, expiry.snapshot_ids)
     return expiry
+
+
+def _expire_again(installation: Installation, log: TopicLog) -> bool:
+    """Expire snapshots that a sweep had expired, and that a catalog which was put back names again; False: none.
+
+    Only those whose manifest list the ledger has: of any other file that is gone nobody knows why.
+    """
+    files = installation.store.retired_files.list_retired(log.topic, pending_only=False)
+    recorded = {row.path for row in files if row.kind == "manifest_list"}
+    table = log.newest_head().table
+    unreadable = list_unreadable_snapshots(table)
+    again = {
+        each.snapshot_id
+        for each in table.metadata.snapshots
+        if each.snapshot_id in unreadable and each.manifest_list in recorded
+    }
+    expire_snapshots(log, frozenset(again))
+    return bool(again)
 
 
 def _expire_quarantine(installation: Installation, quarantine: Quarantine, now_ms: int, grace_ms: int) -> int:
