@@ -14,7 +14,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.snapshots import Snapshot
 
 from simulation.table_reader import find_path
-from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
+from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE, Namespaces
 from winnow.log.state import STATE_PROPERTY
 
 BACKUP_EVERY: Final = 3
@@ -65,10 +65,13 @@ class Accidents:
     def damage(self, random: Random, table: str, is_complete: Callable[[Path], bool]) -> str | None:
         """Change one byte of one complete file of the warehouse, but not of a table's present metadata.
 
+        Nor of what says whose the warehouse is: then no process would do anything any more.
+
         Returns its name, None: there is no such file.
         """
-        head = self.find_metadata(table)
-        files = (path for path in (self._home / "warehouse").rglob("*") if path.is_file() and path != head)
+        inside = self._home / "warehouse"
+        spared = {self.find_metadata(table), inside / Namespaces().installation}
+        files = (path for path in inside.rglob("*") if path.is_file() and path not in spared)
         paths = sorted(path for path in files if path.stat().st_size and is_complete(path))
         if not paths:
             return None

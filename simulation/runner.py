@@ -61,7 +61,7 @@ def _choose_log_config(seed: int) -> dict[str, str]:
     late_ms = random.choice([None, None, "0", str(HOUR_MS), str(48 * HOUR_MS)])
     strategy = random.choice(["timestamp", "timestamp", "header"])
     keyless = random.random() < KEYLESS
-    policies = ["compact,delete", "delete"] if keyless else ["compact,delete"]
+    policies = ["compact,delete", "compact,delete", "delete"] if keyless else ["compact,delete"]
     deletes |= keyless and random.random() < 0.5
     return {
         "cleanup.policy": random.choice(policies) if deletes else "compact",

@@ -283,7 +283,7 @@ def _alter(context: StepContext) -> None:
 def _switch_policy(context: StepContext) -> None:
     """Begin to compact the topic, or end it."""
     if context.changes_policy:
-        policy = context.arguments.choice(["delete", "compact", "compact,delete"])
+        policy = context.arguments.choice(["delete", "compact", "compact,delete", "compact,delete"])
         alter_topic(context.installation, TOPIC, {"cleanup.policy": policy}, [])
 
 
