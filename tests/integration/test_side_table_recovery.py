@@ -9,7 +9,7 @@ from sqlalchemy.exc import OperationalError
 
 from tests.support.world import TOPIC, World, build_versions, list_visible_rows
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import DamagedMetadataError, ServiceError
+from winnow.errors import DamagedMetadataError, MissingFileError, ServiceError
 from winnow.files import storage
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -126,6 +126,32 @@ def test_quarantined_records_that_an_older_catalog_does_not_know_come_back(world
     put_back(world, world.installation.log.identify(TOPIC), older[1])
     recover_topic(world.installation, TOPIC, run=True)
     assert list_visible_rows(world.installation.log.quarantine(TOPIC), world.head().state).equals(rows)
+
+
+def test_a_name_of_a_file_that_nobody_needs_does_not_lead_a_recovery_back(world: World) -> None:
+    """A process that was paused puts a file into the quarantine after a sweep has deleted it; its call never counts."""
+    create_with_old_snapshots(world)
+    quarantine = world.installation.log.quarantine(TOPIC)
+    rows = list_visible_rows(quarantine, world.head().state)
+    quarantine.append(rows, "0" * 32)
+    (stray,) = (file.path for file in quarantine.files() if "0" * 32 in file.path)
+    storage.parse_local_path(stray).unlink()
+    newest = find_entry(world, QUARANTINE)
+    recover_topic(world.installation, TOPIC, run=True)
+    assert find_entry(world, QUARANTINE) == newest
+
+
+def test_a_recovery_does_not_hide_that_quarantined_records_are_lost(world: World) -> None:
+    """Metadata from before them would lead to no missing file, and to no word about it."""
+    create_with_old_snapshots(world)
+    quarantine = world.installation.log.quarantine(TOPIC)
+    newest = find_entry(world, QUARANTINE)
+    for file in quarantine.files():
+        storage.parse_local_path(file.path).unlink()
+    recover_topic(world.installation, TOPIC, run=True)
+    assert find_entry(world, QUARANTINE) == newest
+    with pytest.raises(MissingFileError):
+        list_visible_rows(quarantine, world.head().state)
 
 
 @pytest.mark.parametrize("call", ["find_metadata_location", "swap_metadata"])

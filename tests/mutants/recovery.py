@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import drop_operand, never, replace, return_value, set_keyword
+from tests.mutants.changes import always, drop_operand, never, replace, return_value, set_keyword
 from tests.mutants.mutant import Mutant
 
 RECOVERY = (
@@ -68,6 +68,9 @@ RECOVERY = (
     .changes("_expire_again", drop_operand("recorded"))
     .caught_by("test_a_sweep_asks_where_a_manifest_list_is_gone_that_no_sweep_took"),
     Mutant("older-quarantine-kept", "a recovery leaves the quarantine at metadata without records that the log shows")
-    .changes("side_table_recovery._choose", never("is_needed"))
+    .changes("side_table_recovery._choose", always("is_needed"))
     .caught_by("test_quarantined_records_that_an_older_catalog_does_not_know_come_back"),
+    Mutant("lost-quarantined-records-unsaid", "a recovery goes back to before quarantined records that are lost")
+    .changes("_FileReader.count_needed", replace("len(needed)", "0"))
+    .caught_by("test_a_recovery_does_not_hide_that_quarantined_records_are_lost"),
 )

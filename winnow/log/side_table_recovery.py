@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
@@ -102,15 +103,16 @@ def _find_present(catalog: Catalog, identifier: Identifier) -> str | None:
 def _choose(survey: WarehouseSurvey, io: FileIO, is_needed: Callable[[str], bool] | None) -> FoundMetadata | None:
     """Choose the newest that the survey proves, else the newest at all, of those that lead to no missing file.
 
-    Before age counts how many needed files it names.
+    Where some files are needed, of those that name most of these which are there, then most of these: what is lost is
+    told to whoever reads it, and no name of a file that nobody needs, gone or not, decides anything.
     """
-    by_age = [*survey.candidates]
-    if survey.newest is not None:
-        by_age.append(survey.newest)
+    newest_first = [*([] if survey.newest is None else [survey.newest]), *reversed(survey.candidates)]
     reader = _FileReader(io, survey.location)
-    if is_needed is not None:
-        by_age.sort(key=lambda found: reader.count_needed(found, is_needed))
-    return next((each for each in reversed(by_age) if reader.is_complete(each)), None)
+    if is_needed is None:
+        return next((each for each in newest_first if reader.is_complete(each)), None)
+    counted = [(reader.count_needed(each, is_needed), each) for each in newest_first]
+    readable = [(count, each) for count, each in counted if count is not None]
+    return max(readable, key=itemgetter(0))[1] if readable else None
 
 
 class _FileReader:
@@ -120,29 +122,38 @@ class _FileReader:
         self._io = io
         self._location = location
         self._live_files: dict[str, dict[str, int]] = {}
+        self._sizes: dict[str, int | None] = {}
 
     def is_complete(self, found: FoundMetadata) -> bool:
         """Check whether every file that the newest snapshot names is there, in its size, inside of the folder.
 
         Older snapshots do not count: a sweep takes those out whose files are gone.
         """
+        sizes = self._read_newest(found)
+        return sizes is not None and all(self._is_there(path, size) for path, size in sizes.items())
+
+    def count_needed(self, found: FoundMetadata, is_needed: Callable[[str], bool]) -> tuple[int, int] | None:
+        """Count the needed files of the newest snapshot that are there, and those that it names; None: unreadable."""
+        sizes = self._read_newest(found)
+        if sizes is None:
+            return None
+        needed = [(path, size) for path, size in sizes.items() if is_needed(path)]
+        return sum(self._is_there(path, size) for path, size in needed), len(needed)
+
+    def _read_newest(self, found: FoundMetadata) -> dict[str, int] | None:
+        """Read which data files the newest snapshot names, with their bytes; None: it cannot be read."""
         try:
             manifests = [] if found.snapshot is None else list_live_manifests(self._io, found.snapshot)
             sizes = {path: size for each in manifests for path, size in self._list_files(each).items()}
         except (OSError, WinnowError):
-            return False
+            return None
         places = [each.manifest_path for each in manifests] + list(sizes)
-        return all(is_below(each, self._location) for each in places) and all(
-            storage.read_size_bytes(path) == size for path, size in sizes.items()
-        )
+        return sizes if all(is_below(each, self._location) for each in places) else None
 
-    def count_needed(self, found: FoundMetadata, is_needed: Callable[[str], bool]) -> int:
-        """Count the files of the newest snapshot that are needed; 0 where it cannot be read."""
-        try:
-            manifests = [] if found.snapshot is None else list_live_manifests(self._io, found.snapshot)
-            return sum(is_needed(path) for each in manifests for path in self._list_files(each))
-        except (OSError, WinnowError):
-            return 0
+    def _is_there(self, path: str, size_bytes: int) -> bool:
+        if path not in self._sizes:
+            self._sizes[path] = storage.read_size_bytes(path)
+        return self._sizes[path] == size_bytes
 
     def _list_files(self, manifest: ManifestFile) -> dict[str, int]:
         path = manifest.manifest_path
