@@ -142,12 +142,16 @@ def test_a_name_of_a_file_that_nobody_needs_does_not_lead_a_recovery_back(world:
 
 
 def test_a_recovery_does_not_hide_that_quarantined_records_are_lost(world: World) -> None:
-    """Metadata from before them would lead to no missing file, and to no word about it."""
+    """The older metadata of a catalog that was put back lead to no missing file, and to no word about it."""
     create_with_old_snapshots(world)
-    quarantine = world.installation.log.quarantine(TOPIC)
+    quarantine, log = world.installation.log.quarantine(TOPIC), world.installation.log.identify(TOPIC)
+    older, before = [find_entry(world, QUARANTINE), find_entry(world, log)], {file.path for file in quarantine.files()}
+    world.ingest([*build_versions(10, 1), Record(11, None, b"later")])
     newest = find_entry(world, QUARANTINE)
-    for file in quarantine.files():
-        storage.parse_local_path(file.path).unlink()
+    (later,) = {file.path for file in quarantine.files()} - before
+    storage.parse_local_path(later).unlink()
+    put_back(world, QUARANTINE, older[0])
+    put_back(world, log, older[1])
     recover_topic(world.installation, TOPIC, run=True)
     assert find_entry(world, QUARANTINE) == newest
     with pytest.raises(MissingFileError):
