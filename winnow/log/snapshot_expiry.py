@@ -225,13 +225,14 @@ def expire_snapshots(log: TopicLog, snapshot_ids: frozenset[int]) -> None:
 
 def list_unreadable_snapshots(table: Table) -> set[int]:
     """List earlier snapshots whose metadata files are gone, on no branch or tag: a sweep removed them already."""
+    return {snapshot.snapshot_id for snapshot in _list_earlier(table) if not _is_readable(table, snapshot)}
+
+
+def _list_earlier(table: Table) -> list[Snapshot]:
+    """List the snapshots that are not the newest, on no branch or tag."""
     named = {reference.snapshot_id for reference in table.metadata.refs.values()}
     named.add(table.metadata.current_snapshot_id or 0)
-    return {
-        each.snapshot_id
-        for each in table.metadata.snapshots
-        if each.snapshot_id not in named and not _is_readable(table, each)
-    }
+    return [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in named]
 
 
 def _is_readable(table: Table, snapshot: Snapshot) -> bool:
@@ -343,10 +344,7 @@ def expire_unreadable(latest: LatestTable) -> int:
 
 
 def _list_without_manifest_list(table: Table) -> set[int]:
-    named = {reference.snapshot_id for reference in table.metadata.refs.values()}
-    named.add(table.metadata.current_snapshot_id or 0)
-    earlier = [each for each in table.metadata.snapshots if each.snapshot_id not in named]
-    return {each.snapshot_id for each in earlier if not storage.exists(each.manifest_list)}
+    return {snapshot.snapshot_id for snapshot in _list_earlier(table) if not storage.exists(snapshot.manifest_list)}
 
 
 def _expire(load: Callable[[], Table | None], snapshot_ids: Collection[int], where: str) -> bool:
