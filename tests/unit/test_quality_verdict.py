@@ -274,6 +274,8 @@ def test_a_prepared_judgement_compiles_no_template_and_says_the_same(
     assert compiled == []
     assert page_of(prepared).is_file()
     assert replace(prepared, data_docs=None) == judged(rows)
+    assert page_of(judged(rows, tmp_path / "of another site", index=True)).is_file()
+    assert compiled == []
 
 
 def test_a_judgement_that_cannot_be_prepared_is_left_to_whoever_judges(tmp_path: Path) -> None:

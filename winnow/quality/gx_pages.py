@@ -10,7 +10,8 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any
+from types import CodeType
+from typing import Any, Final
 
 from great_expectations.core.expectation_validation_result import (
     ExpectationSuiteValidationResult,
@@ -19,10 +20,35 @@ from great_expectations.core.expectation_validation_result import (
 from great_expectations.exceptions.exceptions import GreatExpectationsError
 from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
 from great_expectations.render.renderer.site_builder import DefaultSiteIndexBuilder
+from jinja2.bccache import Bucket, BytecodeCache
 
 from winnow.quality.suites import SUITE_META, TOPICS_META, SuiteFindings, convert_to_gx
 
 LOG = logging.getLogger(__name__)
+
+
+class CompiledTemplates(BytecodeCache):
+    """Keeps the compiled templates of GX's pages for the whole process.
+
+    Each page of each suite has a template environment of its own, all with the same templates and the same options,
+    and GX would compile each template for each of them: a third of a suite's first judgement.
+    """
+
+    def __init__(self) -> None:
+        self._codes: dict[tuple[str, str], CodeType] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Set the code of a template with the same name, file and text, if there is one."""
+        bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep the code of a template that was compiled."""
+        assert bucket.code is not None
+        self._codes[bucket.key, bucket.checksum] = bucket.code
+
+
+COMPILED_TEMPLATES: Final = CompiledTemplates()
+"""Those of every suite and site of this process."""
 
 
 class SiteIndexBuilder(DefaultSiteIndexBuilder):

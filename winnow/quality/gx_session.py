@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuiteValidationResult
     from great_expectations.core.run_identifier import RunIdentifier
     from great_expectations.data_context.types.resource_identifiers import ValidationResultIdentifier
+    from jinja2 import Environment
 
 _INT64 = range(-(2**63), 2**63)
 _SHORT = {"result_format": "BASIC"}
@@ -59,14 +60,9 @@ class GxSession:
 
     def prepare_pages(self) -> None:
         """Compile the templates of the pages, a third of the time of the first judgement. Writes no page."""
-        from great_expectations.render.view.view import DefaultJinjaView
-
-        builder = self._make_site_builder()
-        for section in builder.site_section_builders.values():
-            if isinstance(section.view_class, DefaultJinjaView):
-                environment = section.view_class.env
-                for name in environment.list_templates(extensions=["j2", "css"]):
-                    environment.get_template(name)
+        for environment in _list_template_environments(self._make_site_builder()):
+            for name in environment.list_templates(extensions=["j2", "css"]):
+                environment.get_template(name)
 
     def run(
         self, rows: Sequence[Mapping[str, int | str]], run_name: str, checked_at_ms: int
@@ -151,9 +147,20 @@ class GxSession:
         if self._builder is None:
             from great_expectations.render.renderer.site_builder import SiteBuilder
 
+            from winnow.quality.gx_pages import COMPILED_TEMPLATES
+
             config = {name: value for name, value in make_site_config(self._folder).items() if name != "class_name"}
             self._builder = SiteBuilder(data_context=self._context, site_name=SITE, **config)
+            for environment in _list_template_environments(self._builder):
+                environment.bytecode_cache = COMPILED_TEMPLATES
         return self._builder
+
+
+def _list_template_environments(builder: Any) -> list[Environment]:
+    from great_expectations.render.view.view import DefaultJinjaView
+
+    parts = [*builder.site_section_builders.values(), builder.site_index_builder]
+    return [part.view_class.env for part in parts if isinstance(part.view_class, DefaultJinjaView)]
 
 
 def _identify(result: ExpectationSuiteValidationResult, suite: Suite) -> ValidationResultIdentifier:
