@@ -35,6 +35,7 @@ from winnow.errors import (
     UndoRefusedError,
     ValidationFailedError,
 )
+from winnow.files.key_sets import GivenKeys
 from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
@@ -273,10 +274,8 @@ def test_tombstone_waits_for_its_delete_horizon_from_the_next_compaction_on(worl
 def test_wrong_result_is_not_committed_and_nothing_of_it_stays(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = key_erasure.rewrite_without_keys
 
-    def lose_one_more(segment: object, keys: object, *rest: object) -> object:
-        import pyarrow as pa
-
-        return genuine(segment, pa.concat_arrays([keys, pa.array([b"key-2"], pa.binary())]), *rest)  # type: ignore[arg-type]
+    def lose_one_more(segment: object, wanted: GivenKeys, *rest: object) -> object:
+        return genuine(segment, GivenKeys([*wanted.keys.to_pylist(), b"key-2"]), *rest)  # type: ignore[arg-type]
 
     before, files = world.read(), set(world.listing())
     monkeypatch.setattr(rewriting, "rewrite_without_keys", lose_one_more)
@@ -289,10 +288,8 @@ def test_wrong_result_is_not_committed_and_nothing_of_it_stays(world: World, mon
 def test_key_that_the_rewrite_left_is_seen(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = key_erasure.rewrite_without_keys
 
-    def leave_it(segment: object, keys: object, *rest: object) -> object:
-        import pyarrow as pa
-
-        return genuine(segment, pa.array([b"nobody"], pa.binary()), *rest)  # type: ignore[arg-type]
+    def leave_it(segment: object, wanted: object, *rest: object) -> object:
+        return genuine(segment, GivenKeys([b"nobody"]), *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rewriting, "rewrite_without_keys", leave_it)
     with pytest.raises(ValidationFailedError, match="keys_gone"):

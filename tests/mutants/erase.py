@@ -150,4 +150,22 @@ ERASE = (
     Mutant("malformed-keys-are-skipped", "a malformed line is left out, and its key stays")
     .changes("parse_key_lines", assign("None", "empty", "number"))
     .caught_by("test_malformed_line_is_named_and_nothing_is_erased"),
+    Mutant("erasing-task-writes-over-another", "a task that was taken for dead changes a file of the log later")
+    .changes("erasure_job._rewrite", assign("file.folder", "uuid"))
+    .caught_by("test_task_that_is_carried_out_again_writes_other_files"),
+    Mutant("erasing-tasks-leave-files", "what tasks wrote that were carried out again stays for ever")
+    .changes("Rewriting._list_of_tasks", always("_wrote_in_tasks"))
+    .caught_by("test_tasks_erase_what_one_process_erases"),
+    Mutant("erasing-task-takes-another-key", "keys that tasks found are taken for other keys")
+    .changes("ErasureTasks._renumber", return_value("outcome", "replace"))
+    .caught_by("test_tasks_find_what_one_process_finds"),
+    Mutant("erasing-driver-with-another-secret", "an application says of keys that none is there")
+    .changes("run_erasure_plan", never("compute_key_id"))
+    .caught_by("test_application_with_another_secret_does_nothing"),
+    Mutant("erasing-task-hides-a-fault", "a segment that a task could not read counts as one without the keys")
+    .changes("run_spark._raise_first", never("exit_code"))
+    .caught_by("test_fault_of_the_machine_ends_it_with_its_kind"),
+    Mutant("erasing-task-hides-damage", "a damaged segment counts as one without the keys")
+    .changes("ErasureTasks._process_files", never("finding"))
+    .caught_by("test_damaged_segment_found_by_a_task_is_named"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import pyarrow.parquet as pq
 
 from tests.support.world import (
     TOPIC,
+    FakeClock,
     World,
     build_versions,
     define_world,
+    open_world,
 )
+from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.erase.certificate import Certificate, make_certificate
 from winnow.pipeline.erase.complete import EraseReport, erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
@@ -35,6 +39,17 @@ def define_erasing_world() -> Any:
         segment_ms="1",
         winnow_retired_grace_ms=str(GRACE_MS),
     )
+
+
+@contextmanager
+def open_erasing_world(folder: Path, clock: FakeClock | None = None) -> Iterator[World]:
+    """The same world in a folder of its own."""
+    folder.mkdir(exist_ok=True)
+    with open_world(folder, clock or FakeClock(read_wall_clock_ms())) as world:
+        world.create(2, min_cleanable_dirty_ratio="0", segment_ms="1", winnow_retired_grace_ms=str(GRACE_MS))
+        world.ingest(FIRST)
+        world.ingest(SECOND)
+        yield world
 
 
 def erase(world: World, *keys: bytes, **options: Any) -> EraseReport:

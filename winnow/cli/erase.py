@@ -23,6 +23,7 @@ from winnow.cli.output import (
 from winnow.cli.progress import ProgressBar
 from winnow.clock import format_ms
 from winnow.errors import UsageError
+from winnow.sources.choices import check_choice
 from winnow.values.counts import format_count
 from winnow.values.typed_keys import parse_key
 
@@ -51,6 +52,7 @@ class _Wish:
     allow: bool
     registered: bool = False
     purge_deleted: bool = False
+    engine: str | None = None
 
 
 def erase(
@@ -115,6 +117,15 @@ def erase(
         Path | None,
         typer.Option("--html", metavar="FILE", help="With certificate: write a page to print.", show_default=False),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine",
+            metavar="local|spark",
+            help="Read and write files in this process or on Spark. Default: by size (erase.spark_from_bytes).",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Erase keys from everything that Winnow wrote of a topic, now and for good.
@@ -129,6 +140,7 @@ def erase(
 
     Example: winnow erase certificate 5f0c12ab --verify
     """
+    check_choice("--engine", engine, ("local", "spark"))
     asks_certificate = words[0] == CERTIFICATE and (len(words) > 1 or of_topic is not None)
     if asks_certificate:
         _certify(words[1:], key, of_topic, verify=verify, html=html, as_json=as_json)
@@ -144,7 +156,7 @@ def erase(
             "winnow erase takes one topic; --verify, --html and --for belong to: winnow erase certificate.",
             left=_NOTHING,
         )
-    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow, registered, purge_deleted)
+    wish = _Wish(key, keys_from, reason, with_tombstone, break_pins, allow, registered, purge_deleted, engine)
     if registered:
         _apply_registered(words[0], wish, as_json=as_json)
         return
@@ -192,7 +204,12 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
     from winnow.pipeline.erase.erase import EraseRequest
 
     request = EraseRequest(
-        topic, keys, wish.reason or "", with_tombstone=wish.with_tombstone, break_pins=wish.break_pins
+        topic,
+        keys,
+        wish.reason or "",
+        with_tombstone=wish.with_tombstone,
+        break_pins=wish.break_pins,
+        engine=wish.engine,
     )
     if consequences := describe_consequences(installation, topic):
         print_message(consequences)

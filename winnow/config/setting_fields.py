@@ -423,6 +423,11 @@ class EraseSettings(_Frozen):
         default=(),
         example='roots = ["s3://privacy/requests"]',
     )
+    spark_from_bytes: SizeBytes = describe_setting(
+        "Where an erasure reads, or writes again, at least this much of a topic, Spark applications do instead of its "
+        "own process. `winnow erase --engine` decides it for one call.",
+        default=2**33,
+    )
     approvals: Approvals = describe_setting(
         "How many persons an erasure takes, 1 or 2. With 2, who asks for one only makes a request, and another user "
         "of Airflow who may trigger the DAG `erase_keys` approves it on the page.",

@@ -151,6 +151,16 @@ def _describe_read_error(segment: Segment, problem: OSError) -> str:
     return "cannot be decoded"
 
 
+def explain_read_failure(problem: Exception, path: str) -> WinnowError:
+    """Return the error to report for the file at ``path``, which could not be read; nothing in it is of its bytes."""
+    if isinstance(problem, WinnowError):
+        return problem
+    shortage = storage_health.describe_machine_fault(problem)
+    if shortage is not None:
+        return ServiceError(shortage)
+    return WinnowError(f"unexpected {type(problem).__name__} while {path} was read")
+
+
 def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:
     """Build a task's result for a failed partition: ``error`` without its full stop, and ``exit_code``."""
     found = explain_failure(problem, topic, partition)

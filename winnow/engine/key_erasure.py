@@ -1,4 +1,4 @@
-"""Finds records of some keys in files, and writes segments again without them. Keys are compared byte for byte.
+"""Finds records of some keys in files, and writes segments again without them.
 
 Everything is read once and streamed, row group by row group, with all checks of a read: memory does not depend on the
 size of a segment.
@@ -6,7 +6,7 @@ size of a segment.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -16,35 +16,38 @@ import pyarrow.parquet as pq
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment, read_segment_columns, translate_read_errors
+from winnow.files.key_sets import KeySet
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema, locate_segment
 from winnow.values.model import Segment
 
 
 @dataclass(frozen=True, slots=True)
 class KeyHits:
-    """Records of wanted keys in one file: how many, and the highest offset of each key that is there."""
+    """Records of wanted keys in one file: how many, and by number of a key that is there its highest offset."""
 
     records: int = 0
-    newest: dict[bytes, int] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
 
 
-def find_keys_in_segment(segment: Segment, keys: pa.Array) -> KeyHits:
-    """Find the records of ``keys``, a binary array, in a live segment; reads keys and offsets.
+def find_keys_in_segment(segment: Segment, wanted: KeySet) -> KeyHits:
+    """Find the records of ``wanted`` keys in a live segment; reads keys and offsets.
 
     Raises:
         DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as
             :func:`winnow.files.checked_reading.read_segment`.
     """
-    records, newest = 0, dict[bytes, int]()
+    records, newest = 0, dict[int, int]()
     for batch in read_segment_columns(segment, ("offset", "key")):
-        found = batch.filter(pc.is_in(batch.column("key"), value_set=keys))
-        records += found.num_rows
-        newest |= zip(found.column("key").to_pylist(), found.column("offset").to_pylist(), strict=True)
+        numbers = wanted.number(batch.column("key"))
+        found = numbers.is_valid()
+        records += found.true_count
+        offsets = batch.column("offset").filter(found)
+        newest |= zip(numbers.filter(found).to_pylist(), offsets.to_pylist(), strict=True)
     return KeyHits(records, newest)
 
 
-def count_keys_in_file(uri: str, keys: pa.Array) -> int:
-    """Count the records of ``keys`` in a file that has a column ``key`` and is in no manifest.
+def count_keys_in_file(uri: str, wanted: KeySet) -> int:
+    """Count the records of ``wanted`` keys in a file that has a column ``key`` and is in no manifest.
 
     Raises:
         DamagedSegmentError: it cannot be read, so nobody knows whose records it holds.
@@ -59,69 +62,39 @@ def count_keys_in_file(uri: str, keys: pa.Array) -> int:
             found = decoded = 0
             for batch in file.iter_batches(columns=["key"]):
                 decoded += batch.num_rows
-                found += pc.is_in(batch.column("key").cast(pa.binary()), value_set=keys).true_count
+                found += wanted.number(batch.column("key").cast(pa.binary())).is_valid().true_count
             if decoded != file.metadata.num_rows:
                 raise DamagedSegmentError(f"holds {decoded:,} records instead of {file.metadata.num_rows:,}")
             return found
 
 
-def list_keys_in_segment(segment: Segment) -> Iterator[list[bytes]]:
-    """Yield the keys in a live segment, some at a time, and of these none twice.
-
-    Raises:
-        DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as
-            :func:`winnow.files.checked_reading.read_segment`.
-    """
-    for batch in read_segment_columns(segment, ("key",)):
-        yield _list_distinct(batch.column("key"))
-
-
-def list_keys_in_file(uri: str) -> Iterator[list[bytes]]:
-    """Yield the keys in a file that is in no manifest, as :func:`list_keys_in_segment`; none if it has no such column.
-
-    Raises:
-        DamagedSegmentError: it cannot be read.
-        FileNotFoundError, OSError, ServiceError: as :func:`winnow.files.checked_reading.read_segment`.
-    """
-    with translate_read_errors():
-        filesystem, path = storage.open_filesystem(uri)
-        with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-            if "key" in file.schema_arrow.names:
-                for batch in file.iter_batches(columns=["key"]):
-                    yield _list_distinct(batch.column("key").cast(pa.binary()))
-
-
-def _list_distinct(keys: pa.Array) -> list[bytes]:
-    return [key for key in pc.unique(keys).to_pylist() if key is not None]
-
-
 def rewrite_without_keys(
-    segment: Segment, keys: pa.Array, tombstones: Collection[int], folder: str, below: str
+    segment: Segment, wanted: KeySet, tombstones: Collection[int], folder: str, below: str
 ) -> tuple[Segment, ...]:
-    """Write ``segment`` again without the records of ``keys``; offsets stay.
+    """Write ``segment`` again without the records of ``wanted`` keys; offsets stay.
 
     Args:
         segment: the segment.
-        keys: a binary array.
+        wanted: the keys.
         tombstones: offsets of records of these keys that stay as tombstones.
-        folder: where the new segments lie; nothing refers to them.
+        folder: in which a folder of the partition gets the new segments; nothing refers to them.
         below: the table's folder.
 
     Raises:
         DamagedSegmentError, FileNotFoundError, OSError, ServiceError: as
             :func:`winnow.files.checked_reading.read_segment`.
     """
+    own_folder = storage.join(folder, f"t{segment.partition}")
     writer = SegmentWriter(
         partition=segment.partition,
         segment_bytes=max(segment.size_bytes, 1),
-        name=lambda number: locate_segment(folder, segment.partition, segment.first_offset, number),
+        name=lambda number: locate_segment(own_folder, segment.partition, segment.first_offset, number),
         below=below,
     )
     emptied = pa.array(sorted(tombstones), pa.int64())
     with writer:
         for batch in read_segment(segment):
-            erased = pc.is_in(batch.column("key"), value_set=keys)
+            erased = wanted.number(batch.column("key")).is_valid()
             stays = pc.and_(erased, pc.is_in(batch.column("offset"), value_set=emptied))
             kept = batch.filter(pc.or_(pc.invert(erased), stays))
             if len(emptied):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from winnow.engine.damage import explain_read_failure
 from winnow.engine.events import PlanOutcome, emit_event
 from winnow.engine.job_documents import locate_job_result, read_job_document, write_job_document
 from winnow.engine.scrub_plans import DAMAGED, MISSING, FileOutcome, ScrubbedFile, ScrubPlan, ScrubResult
@@ -13,9 +14,8 @@ from winnow.engine.spark_application import ReportEvent, open_spark_context, run
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget, Throttle
-from winnow.errors import DamagedSegmentError, ServiceError, WinnowError
+from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
-from winnow.files.storage_health import describe_machine_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +76,6 @@ def read_scrubbed_file(file: ScrubbedFile, take: Callable[[int], None]) -> FileO
     except DamagedSegmentError as problem:
         return replace(outcome, finding=DAMAGED, text=str(problem))
     except Exception as problem:  # one file must not end the others in this application
-        error = _explain(problem, file)
+        error = explain_read_failure(problem, file.path)
         return replace(outcome, text=error.explanation.clause, exit_code=error.exit_code)
     return outcome
-
-
-def _explain(problem: Exception, file: ScrubbedFile) -> WinnowError:
-    """Find the error to report; nothing in it is of the file's bytes."""
-    if isinstance(problem, WinnowError):
-        return problem
-    shortage = describe_machine_fault(problem)
-    if shortage is not None:
-        return ServiceError(shortage)
-    return WinnowError(f"unexpected {type(problem).__name__} while {file.path} was read")

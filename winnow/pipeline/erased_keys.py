@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 
 from winnow.arrivals.erased_records import ErasedRecords, list_lifted_keys, select_counting_erasures
 from winnow.errors import ConfigurationError
+from winnow.files import private_files
 from winnow.files.erase_secret import make_secret, read_secret
 from winnow.log.document_places import locate_copy
 from winnow.log.erasures import read_erasures
@@ -59,6 +61,19 @@ def load_secret_of(
             next="Set WINNOW_ERASE__SECRET to the secret of the installation that erased them.",
         )
     return secret
+
+
+@contextmanager
+def open_secret_file(installation: Installation, secret: bytes) -> Iterator[list[str]]:
+    """Write ``secret`` into a file that only its owner can read, for a block; yield the arguments for a Spark program.
+
+    The driver reads it, and the executors get it with the code of the tasks.
+
+    Raises:
+        ServiceError: the file cannot be written.
+    """
+    with private_files.make_private_folder(installation.settings.private_folder) as folder:
+        yield ["--erase-secret", str(private_files.write_file(folder / "erase.secret", secret.decode()))]
 
 
 def open_erased_records(installation: Installation, head: Head, *, left: str) -> ErasedRecords | None:

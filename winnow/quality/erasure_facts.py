@@ -6,7 +6,7 @@ fingerprint: that of a single record would let anyone who reads the page try key
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,8 +16,10 @@ from winnow.errors import DamagedSegmentError, ValidationBrokenError
 from winnow.files import duckdb_connection
 from winnow.files.checked_reading import check_before_duckdb, check_segment_offsets
 from winnow.files.fingerprint import CONTENT_FINGERPRINT, EMPTY_FINGERPRINT
+from winnow.files.key_sets import GivenKeys, KeySet
 from winnow.files.segments import ARROW_SCHEMA
 from winnow.quality.fact_table import TaskBudget
+from winnow.values.erasures import ErasedPartition
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -49,34 +51,10 @@ class ErasureFacts:
     records_unaccounted: int
 
 
-@dataclass(frozen=True, slots=True)
-class ErasedPartition:
-    """What the rewrite made of one topic partition, and says of it.
-
-    ``pairs``: each segment that held a key, with those that are to take its place. ``records``: how many were of the
-    erased keys, those that stay as tombstones too. ``tombstones``: their offsets.
-    """
-
-    partition: int
-    pairs: Sequence[tuple[Segment, Sequence[Segment]]]
-    records: int
-    tombstones: Sequence[int] = ()
-
-    @property
-    def replaced(self) -> list[Segment]:
-        """The segments that held a key."""
-        return [segment for segment, _ in self.pairs]
-
-    @property
-    def written(self) -> list[Segment]:
-        """The segments that take their place."""
-        return [each for _, after in self.pairs for each in after]
-
-
 def compute_erasure_facts(
-    topic: str, parts: Sequence[ErasedPartition], keys: pa.Array, *, budget: TaskBudget
+    topic: str, parts: Sequence[ErasedPartition], erased: KeySet, budget: TaskBudget
 ) -> list[dict[str, int | str]]:
-    """Compute the rows of topic partitions; ``keys``: what was erased, a binary array. Many small ones go together.
+    """Compute the rows of topic partitions; ``erased``: the keys. Many small partitions go together.
 
     Raises:
         DamagedSegmentError: a replaced segment is not what was written.
@@ -95,8 +73,7 @@ def compute_erasure_facts(
                 spill_folder=budget.spill_folder,
                 uris=[segment.path for segment in segments],
             ) as connection:
-                connection.register("given", pa.table({"key": keys}))
-                connection.execute("CREATE TEMP TABLE erased AS SELECT DISTINCT key FROM given")
+                _create_erased(connection, segments, erased)
                 _create_view(connection, "before", [segment for part in some for segment in part.replaced])
                 _create_view(connection, "after", [segment for part in some for segment in part.written])
                 _create_wanted(connection, some)
@@ -121,6 +98,22 @@ def _divide(parts: Sequence[ErasedPartition]) -> Iterator[list[ErasedPartition]]
             share, size_bytes = [], 0
     if share:
         yield share
+
+
+def _create_erased(connection: duckdb.DuckDBPyConnection, segments: Sequence[Segment], erased: KeySet) -> None:
+    """Create the table of erased keys; of those that only their digests tell, the ones that ``segments`` have."""
+    connection.execute("CREATE TEMP TABLE erased (key BLOB)")
+    if isinstance(erased, GivenKeys):
+        batches: Iterable[pa.Array] = [erased.keys]
+    else:
+        files = duckdb_connection.quote_file_list(segment.path for segment in segments)
+        # Through a cursor, since the connection meanwhile writes what is found.
+        distinct = connection.cursor().sql(f"SELECT DISTINCT key FROM read_parquet({files})")
+        found = (batch.column(0) for batch in distinct.to_arrow_reader())
+        batches = (keys.filter(erased.number(keys).is_valid()) for keys in found)
+    for keys in batches:
+        connection.register("found", pa.table({"key": keys}))
+        connection.execute("INSERT INTO erased SELECT DISTINCT key FROM found")
 
 
 def _create_view(connection: duckdb.DuckDBPyConnection, name: str, segments: Sequence[Segment]) -> None:

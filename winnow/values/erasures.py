@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from winnow.values.model import Segment
+
 DIGEST_BYTES: Final = 32
 """Length of the digest of a key."""
 KEY_ID_DIGITS: Final = 16
@@ -138,6 +140,30 @@ class ErasureDocument:
     lifts: bool = False
     approvals: tuple[Approval, ...] = ()
     format_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ErasedPartition:
+    """What the rewrite made of one topic partition, and says of it.
+
+    ``pairs``: each segment that held a key, with those that are to take its place. ``records``: how many were of the
+    erased keys, those that stay as tombstones too. ``tombstones``: their offsets.
+    """
+
+    partition: int
+    pairs: tuple[tuple[Segment, tuple[Segment, ...]], ...]
+    records: int
+    tombstones: tuple[int, ...] = ()
+
+    @property
+    def replaced(self) -> list[Segment]:
+        """The segments that held a key."""
+        return [segment for segment, _ in self.pairs]
+
+    @property
+    def written(self) -> list[Segment]:
+        """The segments that take their place."""
+        return [each for _, after in self.pairs for each in after]
 
 
 class KeyDigester:

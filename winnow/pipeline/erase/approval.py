@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from winnow.errors import EraseRefusedError
+from winnow.files.key_sets import GivenKeys
 from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.pipeline.erase.outside import list_outside_places
-from winnow.pipeline.erase.scan import KeyScans, Progress
+from winnow.pipeline.erase.run_spark import ErasureTasks
+from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
@@ -70,7 +70,7 @@ def find_request(
     known = installation.store.erase_requests.list_requests(Window(size=1), topic=wanted.topic, binding=binding).rows
     if known and _counts(known[0], head.state, installation.now_ms()):
         return known[0]
-    plan = _make_plan(installation, wanted, head, progress)
+    plan = _make_plan(installation, wanted, head, secret, progress)
     plan = replace(plan, key_id=compute_key_id(secret), binding=binding, keys_from=keys_from)
     text = documents.dump_json(plan).decode()
     made = RequestedErasure(
@@ -104,11 +104,18 @@ def _counts(known: RequestedErasure, state: TopicState, now_ms: int) -> bool:
     return known.state in {RequestState.PENDING, RequestState.APPROVED} and not known.is_expired(now_ms)
 
 
-def _make_plan(installation: Installation, wanted: EraseRequest, head: Head, progress: Progress) -> ErasurePlan:
+def _make_plan(
+    installation: Installation, wanted: EraseRequest, head: Head, secret: bytes, progress: Progress
+) -> ErasurePlan:
     log = installation.log.open(wanted.topic)
-    scans = KeyScans(wanted.topic, pa.array(sorted(set(wanted.keys)), pa.binary()), progress)
+    keys, digester = GivenKeys(wanted.keys), KeyDigester(secret, head.table_uuid)
+    digests = [digester.compute(key) for key in keys.keys.to_pylist()]
+    scans = KeyScans(wanted.topic, keys, progress)
     scans.check_quarantine(installation.log.quarantine(wanted.topic, head))
-    live = scans.scan_segments(segment for some in log.segments(head).values() for segment in some)
+    segments = [segment for some in log.segments(head).values() for segment in some]
+    tasks = ErasureTasks(installation, head, secret, digests, wanted.engine)
+    scans.read_ahead(segments, list_files_below(head.state.waiting_files, head.location), tasks)
+    live = scans.scan_segments(segments)
     left_log = scans.scan_retired(head.state.waiting_files, head.location)
     attempts = scans.find_in_attempts(installation, head)
     files = [

@@ -13,8 +13,6 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from winnow.arrivals.erased_records import select_counting_erasures
 from winnow.errors import (
     CommitConflictError,
@@ -23,6 +21,7 @@ from winnow.errors import (
     RunAgainError,
     ValidationFailedError,
 )
+from winnow.files.key_sets import GivenKeys
 from winnow.log.document_copies import delete_documents
 from winnow.log.erasures import read_erasures, write_erasure
 from winnow.log.head import Change, Head
@@ -36,7 +35,8 @@ from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_eras
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
-from winnow.pipeline.erase.scan import KeyScans, Progress, list_newest_offsets, list_pins
+from winnow.pipeline.erase.run_spark import ErasureTasks
+from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below, list_newest_offsets, list_pins
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
@@ -59,7 +59,8 @@ from winnow.values.topic_state import ERASURE_PREFIX, PartitionState, RetiredFil
 class EraseRequest:
     """What is to be erased of a topic, and why. ``keys``: one or more, none twice.
 
-    ``request_id``: what another person approved; None: nobody was asked.
+    ``request_id``: what another person approved; None: nobody was asked. ``engine``: ``local`` or ``spark`` for what
+    reads and writes files; None: by their bytes.
     """
 
     topic: str
@@ -68,6 +69,7 @@ class EraseRequest:
     with_tombstone: bool = False
     break_pins: bool = False
     request_id: str | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +122,13 @@ class _Erasure:
         open_register(installation).begin_life(request.topic, self._head.table_uuid)
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
-        self._digests = frozenset(map(digester.compute, request.keys))
+        keys = GivenKeys(request.keys)
+        digests = [digester.compute(key) for key in keys.keys.to_pylist()]
+        self._digests = frozenset(digests)
         self._binding = bind_request(self._secret, self._digests, request)
-        self._scans = KeyScans(request.topic, pa.array(sorted(set(request.keys)), pa.binary()), progress)
-        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, self._head.location)
+        self._scans = KeyScans(request.topic, keys, progress)
+        self._tasks = ErasureTasks(installation, self._head, self._secret, digests, request.engine)
+        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, self._head.location, self._tasks)
         self._row = IngestHeartbeat(
             installation,
             request.topic,
@@ -179,8 +184,9 @@ class _Erasure:
             raise _ErasedBeforeError(carried_out)
         require_approval(installation, self._request, self._binding)
         self._scans.check_quarantine(installation.log.quarantine(self._log.topic, head))
-        live = self._log.segments(head)
-        holding = self._scans.scan_segments(segment for some in live.values() for segment in some)
+        live = [segment for some in self._log.segments(head).values() for segment in some]
+        self._scans.read_ahead(live, list_files_below(state.waiting_files, head.location), self._tasks)
+        holding = self._scans.scan_segments(live)
         left_log = self._scans.scan_retired(state.waiting_files, head.location)
         self._snapshots = list_snapshots_naming(head.table, FoundFiles(holding, left_log).paths)
         require_no_pins(head, self._snapshots, break_pins=self._request.break_pins)
@@ -191,7 +197,7 @@ class _Erasure:
         tombstones = list_newest_offsets(self._scans, holding, starts) if self._request.with_tombstone else {}
         if holding or left_log:
             self._row.open()
-        made = self._rewriting.write(holding, tombstones)
+        made = self._rewriting.write(holding, tombstones, left_log)
         self._used = [segment.path for written in made.values() for segment in written]
         now_ms = installation.now_ms()
         document = self._document = self._make_document(head, holding, left_log, tombstones, now_ms)

@@ -11,8 +11,6 @@ import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import pyarrow as pa
-
 from winnow.arrivals.erased_records import select_counting_erasures
 from winnow.errors import (
     CommitConflictError,
@@ -21,7 +19,7 @@ from winnow.errors import (
     RunAgainError,
     ValidationFailedError,
 )
-from winnow.files import storage
+from winnow.files.key_sets import DigestedKeys
 from winnow.log.document_copies import delete_documents
 from winnow.log.erasures import read_erasures, write_erasure
 from winnow.log.head import Change, Committed, Head
@@ -31,10 +29,10 @@ from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin.erasure_progress import open_register
 from winnow.pipeline.admin.sweep import record_expiring_files
 from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_erasure, list_other_calls, note_committed
-from winnow.pipeline.erase.key_search import KeySearch
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
-from winnow.pipeline.erase.scan import KeyScans, Progress, list_attempt_files, list_pins
+from winnow.pipeline.erase.run_spark import ErasureTasks
+from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below, list_pins
 from winnow.pipeline.erased_keys import load_secret_of
 from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
@@ -165,11 +163,13 @@ class LaterErasures:
         self._later = _leave_out_decided(later, mine)
         counting = select_counting_erasures([*mine, *self._later])
         ids = {each.erasure_id for each in later}
-        wanted = {digest: each for digest, each in counting.items() if each.erasure_id in ids}
         self._head = head
-        self._search = KeySearch(self._topic, KeyDigester(self._secret, head.table_uuid), wanted)
-        self._scans = KeyScans(self._topic, pa.array([], pa.binary()), self._progress)
-        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, head.location)
+        wanted = {digest: each for digest, each in counting.items() if each.erasure_id in ids}
+        self._covering = list(wanted.values())
+        keys = DigestedKeys(KeyDigester(self._secret, head.table_uuid), list(wanted))
+        self._scans = KeyScans(self._topic, keys, self._progress)
+        self._tasks = ErasureTasks(installation, head, self._secret, list(wanted), None)
+        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, head.location, self._tasks)
         self._row = IngestHeartbeat(installation, self._topic, self._erasure_id, least_number=state.first_valid_ingest)
         self._find_files(log, head)
 
@@ -211,23 +211,16 @@ class LaterErasures:
         record_expiring_files(self._installation, self._topic, expiry, self._installation.now_ms())
 
     def _find_files(self, log: TopicLog, head: Head) -> None:
-        installation, state, search, scans = self._installation, head.state, self._search, self._scans
-        if not search.wanted:
+        installation, state, scans = self._installation, head.state, self._scans
+        if not self._covering:
             return
-        quarantine = installation.log.quarantine(self._topic, head)
+        scans.check_quarantine(installation.log.quarantine(self._topic, head))
         live = [segment for some in log.segments(head).values() for segment in some]
-        waiting = [each for each in state.waiting_files if storage.find_path_below(head.location, each.path)]
-        search.search_segments(live)
-        search.search_files([*(each.path for each in waiting), *(each.path for each in quarantine.files())])
-        if self._attempts is None:
-            attempts = list_attempt_files(installation, head, [segment.path for segment in live])
-            search.search_files(each.uri for each in attempts)
-        scans.keys = pa.array(sorted(search.found), pa.binary())
-        scans.check_quarantine(quarantine)
+        scans.read_ahead(live, list_files_below(state.waiting_files, head.location), self._tasks)
         holding = scans.scan_segments(live)
         if self._attempts is None:
             self._attempts = scans.find_in_attempts(installation, head)
-        self._found = FoundFiles(holding, scans.scan_retired(waiting, head.location))
+        self._found = FoundFiles(holding, scans.scan_retired(state.waiting_files, head.location))
         self._require_old(holding)
         self._snapshots = list_snapshots_naming(head.table, self._found.paths)
         require_no_pins(head, self._snapshots, break_pins=self._break_pins)
@@ -235,8 +228,8 @@ class LaterErasures:
     def _require_old(self, holding: Sequence[Segment]) -> None:
         """Check that every record that is to go was there when its key was erased, or is a copy of one that was."""
         for segment in holding:
-            for key, offset in self._scans.live[segment.path].newest.items():
-                erasure = self._search.found[key]
+            for number, offset in self._scans.live[segment.path].newest.items():
+                erasure = self._covering[number]
                 end = erasure.ends.get(segment.partition, 0)
                 if offset >= end:
                     raise EraseRefusedError(
@@ -266,7 +259,7 @@ class LaterErasures:
         self._find_files(log, head)
         if self._found.paths:
             self._row.open()
-        made = self._rewriting.write(self._found.holding, {})
+        made = self._rewriting.write(self._found.holding, {}, self._found.left_log)
         self._used = [segment.path for written in made.values() for segment in written]
         now_ms = installation.now_ms()
         delete_documents(head.documents, self._drafts)

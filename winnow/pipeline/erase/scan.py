@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-import pyarrow as pa
-
+from winnow.engine.erasure_plans import DAMAGED
 from winnow.engine.key_erasure import KeyHits, count_keys_in_file, find_keys_in_segment
 from winnow.errors import DamagedSegmentError, EraseRefusedError
 from winnow.files import storage
 from winnow.files.checked_reading import make_damage_error
+from winnow.files.file_copies import compute_file_digest
+from winnow.files.key_sets import KeySet
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
 from winnow.pipeline.admin import leftovers
+from winnow.pipeline.erase.run_spark import ErasureTasks
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import iterate_parallel
 from winnow.quality.erasure_facts import NOTHING_ERASED
@@ -29,18 +30,18 @@ Progress = Callable[[int, int], None]
 """Called with the bytes that were read so far, and with those of all files known so far."""
 UNREADABLE: Final = -1
 """Stands for the number of records of a file that cannot be read: it may hold any key, so it goes, too."""
-_BLOCK_BYTES: Final = 4 << 20
 
 
 @dataclass
 class KeyScans:
-    """What is known of the files of a topic, read or not. ``keys``: a binary array.
+    """What is known of the files of a topic, read or not. ``wanted``: the keys.
 
     ``live``: hits by path of a segment. ``others``: number of records by path of a file that is in no snapshot's head.
+    ``digests``: sha256 by path of a file that held a key; empty if it is gone.
     """
 
     topic: str
-    keys: pa.Array
+    wanted: KeySet
     progress: Progress = lambda done, total: None
     live: dict[str, KeyHits] = field(default_factory=dict)
     others: dict[str, int] = field(default_factory=dict)
@@ -48,7 +49,29 @@ class KeyScans:
     read_files: int = 0
     known_bytes: int = 0
     quarantine_files: int = 0
-    _digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
+
+    def read_ahead(self, segments: Iterable[Segment], retired: Iterable[RetiredFile], tasks: ErasureTasks) -> None:
+        """Have ``tasks`` read live segments and retired files that were not read yet, if that is much.
+
+        Raises:
+            DamagedSegmentError: a live one is missing or damaged; its records are restored first.
+            ConfigurationError, ServiceError, WinnowError: Spark did not end as it should.
+        """
+        unread = [segment for segment in segments if segment.path not in self.live]
+        others = [(file.path, file.size_bytes) for file in retired if not self._is_read(file.path)]
+        size_bytes = sum(segment.size_bytes for segment in unread) + sum(each for _, each in others)
+        if not tasks.is_wanted_for(size_bytes):
+            return
+        self.known_bytes += size_bytes
+        found, counts = tasks.search(unread, others, self._move)
+        for segment, each in zip(unread, found, strict=True):
+            self.live[segment.path] = KeyHits(each.records, dict(zip(each.keys, each.offsets, strict=True)))
+        for (path, _), each in zip(others, counts, strict=True):
+            self.others[path] = UNREADABLE if each.finding == DAMAGED else each.records
+
+    def _is_read(self, path: str) -> bool:
+        return path in self.others or path in self.live
 
     def scan_segments(self, segments: Iterable[Segment]) -> list[Segment]:
         """Read those of live ``segments`` that were not read yet; return all that hold a key.
@@ -67,7 +90,7 @@ class KeyScans:
 
     def _find(self, segment: Segment) -> KeyHits:
         try:
-            return find_keys_in_segment(segment, self.keys)
+            return find_keys_in_segment(segment, self.wanted)
         except DamagedSegmentError as problem:
             raise make_damage_error(self.topic, segment, str(problem), NOTHING_ERASED) from problem
         except FileNotFoundError as problem:
@@ -78,8 +101,8 @@ class KeyScans:
 
         One that is gone holds none; one that cannot be read may hold any.
         """
-        wanted = [file for file in files if storage.find_path_below(location, file.path) is not None]
-        unread = [file for file in wanted if file.path not in self.others and file.path not in self.live]
+        wanted = list_files_below(files, location)
+        unread = [file for file in wanted if not self._is_read(file.path)]
         self.known_bytes += sum(file.size_bytes for file in unread)
         for file, count in iterate_parallel(lambda file: self._count(file.path), unread):
             self.others[file.path] = count
@@ -91,7 +114,7 @@ class KeyScans:
 
     def _count(self, path: str) -> int:
         try:
-            return count_keys_in_file(path, self.keys)
+            return count_keys_in_file(path, self.wanted)
         except FileNotFoundError:
             return 0
         except DamagedSegmentError:
@@ -108,7 +131,7 @@ class KeyScans:
             if entry.path in self.others:
                 continue
             try:
-                found = count_keys_in_file(entry.path, self.keys)
+                found = count_keys_in_file(entry.path, self.wanted)
             except FileNotFoundError:
                 found = 0  # a name that a paused process left; its rows count nowhere
             except DamagedSegmentError as problem:
@@ -141,8 +164,8 @@ class KeyScans:
         self, path: str, size_bytes: int, place: str, partition: int | None, records: int | None = None
     ) -> ErasedFile:
         """Describe a file that held a key, with its digest, for the certificate."""
-        if path not in self._digests:
-            self._digests[path] = compute_file_digest(path)
+        if path not in self.digests:
+            self.digests[path] = _compute_digest(path)
         count = self._get_count(path) if records is None else records
         return ErasedFile(
             path=path,
@@ -150,7 +173,7 @@ class KeyScans:
             partition=partition,
             records=max(count, 0),
             size_bytes=size_bytes,
-            sha256=self._digests[path],
+            sha256=self.digests[path],
             since_ingest=find_ingest_of(path),
         )
 
@@ -176,6 +199,11 @@ class KeyScans:
         self.progress(self.read_bytes, self.known_bytes)
 
 
+def list_files_below(files: Iterable[RetiredFile], location: str) -> list[RetiredFile]:
+    """List those of ``files`` that are below the table's ``location``; others are not Winnow's to read."""
+    return [file for file in files if storage.find_path_below(location, file.path) is not None]
+
+
 def list_attempt_files(installation: Installation, head: Head, live: Iterable[str]) -> list[leftovers.Leftover]:
     """List the files of closed runs that no commit names; ``live``: the paths of the log's segments."""
     named = {storage.find_path_below(head.location, file.path) for file in head.state.waiting_files}
@@ -189,7 +217,7 @@ def list_newest_offsets(scans: KeyScans, holding: Sequence[Segment], starts: dic
 
     ``holding``: live segments that hold a key. ``starts``: log starts; what is below is deleted already.
     """
-    newest: dict[tuple[int, bytes], int] = {}
+    newest: dict[tuple[int, int], int] = {}
     for segment in holding:
         for key, offset in scans.live[segment.path].newest.items():
             place = (segment.partition, key)
@@ -207,17 +235,11 @@ def find_ingest_of(path: str) -> str | None:
     return None if folder is None else folder.removeprefix(INGEST_FOLDER_PREFIX)
 
 
-def compute_file_digest(path: str) -> str:
-    """Compute the sha256 of a file, in hex; empty if it is gone."""
-    digest = hashlib.sha256()
-    filesystem, place = storage.open_filesystem(path)
+def _compute_digest(path: str) -> str:
     try:
-        with storage.translate_store_errors(path), filesystem.open_input_stream(place) as stream:
-            while block := stream.read(_BLOCK_BYTES):
-                digest.update(block)
+        return compute_file_digest(path).sha256
     except FileNotFoundError:
         return ""
-    return digest.hexdigest()
 
 
 def list_pins(head: Head, naming: Collection[int]) -> list[str]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from winnow.arrivals.erased_records import select_counting_erasures
+from winnow.files.key_sets import GivenKeys
 from winnow.log.erasures import read_erasures
 from winnow.pipeline.erase.scan import KeyScans, Progress
 from winnow.pipeline.erased_keys import load_secret
@@ -59,7 +58,7 @@ def find_key(
     log = installation.log.open(topic)
     head = log.head()
     grace_ms = log.config(head).retired_grace_ms
-    scans = KeyScans(topic, pa.array([key], pa.binary()), progress)
+    scans = KeyScans(topic, GivenKeys([key]), progress)
     live = scans.scan_segments(segment for some in log.segments(head).values() for segment in some)
     waiting = scans.scan_retired(head.state.waiting_files, head.location)
     condemned = {file.path for file in head.state.condemned}

@@ -28,12 +28,12 @@ from winnow.errors import (
     WinnowError,
     make_error,
 )
-from winnow.files import private_files, storage
+from winnow.files import storage
 from winnow.files.file_names import is_ingest_file, is_task_folder
 from winnow.files.quarantine_files import locate_ingest_folder, name_ingest_folder
 from winnow.log.head import Head
 from winnow.log.topic_log import MAXIMUM_COMMIT_TRIES
-from winnow.pipeline.erased_keys import load_secret, open_erased_records, plan_erasures
+from winnow.pipeline.erased_keys import load_secret, open_erased_records, open_secret_file, plan_erasures
 from winnow.pipeline.ingest.commit import IngestCommit
 from winnow.pipeline.ingest.epoch_input import EpochInput
 from winnow.pipeline.ingest.judge import (
@@ -330,8 +330,7 @@ def submit_ingest_plan(
 ) -> IngestResult:
     """Write ``plan``, run spark-submit for it, and read what its application reports.
 
-    ``secret``: that of the erasures that the plan names. It comes to the driver in a file that only its owner can read
-    and that is removed again, and with the code of the tasks to the executors.
+    ``secret``: that of the erasures that the plan names.
 
     Raises:
         ConfigurationError: no Java, or a mixed Spark installation.
@@ -340,8 +339,7 @@ def submit_ingest_plan(
     with contextlib.ExitStack() as stack:
         options: list[str] = []
         if secret is not None:
-            folder = stack.enter_context(private_files.make_private_folder(installation.settings.private_folder))
-            options = ["--erase-secret", str(private_files.write_file(folder / "erase.secret", secret.decode()))]
+            options = stack.enter_context(open_secret_file(installation, secret))
         outcome = submit_ingest_plans(installation, [plan], progress, options)[plan.plan_id]
     if isinstance(outcome, WinnowError):
         raise outcome
