@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support import in_process_jobs
 from tests.support.cli_runner import winnow
-from tests.support.in_process_jobs import run_read_job
-from tests.support.world import TOPIC, World, build_versions, define_world
+from tests.support.in_process_jobs import READ_CORES, run_read_job
+from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.config.topic import TopicConfig
-from winnow.engine import read_parts
+from winnow.engine import latest_records, read_parts, task_planning
+from winnow.engine.read_job import run_read_unit
 from winnow.engine.read_notes import write_read_note
 from winnow.engine.read_plans import ReadKind, locate_read_files
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError
@@ -31,6 +33,7 @@ from winnow.pipeline.read.folder import write_folder
 from winnow.pipeline.read.record_parts import plan_records
 from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.plan_job import run_plan_job
+from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.topic_view import load_topic_view
 
@@ -117,6 +120,63 @@ def test_parts_of_any_size_have_every_record_once(
         assert len(plan.parts) > len(world.segments(0)) + len(world.segments(1))
 
 
+@pytest.mark.parametrize("strategy", ["offset", "timestamp", "header"])
+def test_a_large_partition_s_latest_state_is_read_by_many_tasks(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    """Some for the keys of each partition, then one for each segment with a latest record; rows as of one process."""
+    version = {"compaction.strategy.header": "v"} if strategy == "header" else {}
+    alter_topic(world.installation, TOPIC, {"compaction.strategy": strategy, **version}, [])
+    newer = (("v", (9).to_bytes(8, "big")),)
+    world.ingest([record(120, b"key-1", b"wins", 10**12, headers=newer), record(121, b"key-1", b"old", 1)])
+    monkeypatch.setattr(task_planning, "MINIMUM_PART_BYTES", 1)
+    units: list[tuple[int, bool]] = []
+
+    def note(unit: Any, budget: Any) -> Any:
+        units.append((unit.partition, unit.share is not None))
+        return run_read_unit(unit, budget)
+
+    monkeypatch.setattr(in_process_jobs, "run_read_unit", note)
+    view = load_topic_view(world.installation, TOPIC)
+    plan = plan_latest(view)
+    local = folder.parent / "local"
+    local.mkdir()
+    write_folder(world.installation, view.log, plan, local, "local")
+    written = write_folder(world.installation, view.log, plan, folder, "spark")
+    assert read_rows(folder).equals(read_rows(local))
+    assert written.files == len(list(folder.iterdir())) == 3
+    counts = {unit: units.count(unit) // 2 for unit in units}
+    assert counts == {(0, True): READ_CORES, (1, True): READ_CORES, (0, False): 2, (1, False): 1}
+    assert list_staged(world) == []
+
+
+def test_share_of_a_large_partition_that_fails_is_said_and_nothing_is_written(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.ingest([record(120 + n, b"%d" % n, b"value-%d" % n * 50, partition=1) for n in range(200)])
+    path = storage.parse_local_path(world.segments(1)[3].path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    view = load_topic_view(world.installation, TOPIC)
+    with pytest.raises(DamagedSegmentError, match=f"{TOPIC}-1"):
+        write_folder(world.installation, view.log, plan_latest(view), folder, "spark")
+    assert list(folder.iterdir()) == []
+    assert list_staged(world) == []
+
+
+def test_shares_of_a_large_partition_check_the_pages_of_each_file_once(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB does not see every changed byte of a value."""
+    checked: list[str] = []
+    monkeypatch.setattr(latest_records, "check_pages", checked.append)
+    view = load_topic_view(world.installation, TOPIC)
+    write_folder(world.installation, view.log, plan_latest(view), folder, "spark")
+    live = [segment.path for partition in range(2) for segment in world.segments(partition)]
+    assert sorted(checked) == sorted([*live, *live])  # each task is carried out twice
+
+
 def test_what_reads_at_least_the_setting_s_bytes_goes_to_tasks(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,7 +221,7 @@ def test_a_task_that_fails_while_it_writes_leaves_no_file(
     plan = replace(plan_latest(view), root=str(folder), folder=str(folder))
     assert plan.kind is ReadKind.LATEST
     with pytest.raises(KeyboardInterrupt):
-        read_parts.write_read_part(plan, plan.parts[0], world.installation.budget)
+        read_parts.run_read_part(plan, plan.parts[0], world.installation.budget)
     assert list(folder.iterdir()) == []
 
 

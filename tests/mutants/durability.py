@@ -10,7 +10,7 @@ DURABILITY = (
     .changes("IngestCommit.commit_prepared", drop_statement("sync"))
     .caught_by("test_after_an_ingest_every_record_is_there_and_can_be_compacted"),
     Mutant("sync-no-files-for-people", "the files of a folder that a command wrote are not on disk")
-    .changes("write_read_part", drop_statement("sync"))
+    .changes("write_read_file", drop_statement("sync"))
     .caught_by("test_a_folder_of_files_for_people_is_whole"),
     Mutant("sync-no-names-for-people", "the names of the files of a folder are not on disk")
     .changes("folder.write_folder", drop_statement("sync_folder"))

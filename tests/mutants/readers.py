@@ -20,7 +20,7 @@ READERS = (
     .changes("read_partition_latest", always("null_count"))
     .caught_by("test_latest_of_a_deleted_key_is_nothing_also_where_an_older_value_is_still_in_the_log"),
     Mutant("latest-without-checksums", "the latest state is read without the checksums of its pages")
-    .changes("read_latest_records", drop_statement("check_pages"))
+    .changes("read_latest_records", drop_statement("check_local_pages"))
     .caught_by("test_damaged_value_is_found_and_the_segment_named"),
     Mutant("changes-within-a-file", "records of a file that both sides have, between the two offsets, change no key")
     .changes("key_changes.create_candidates", drop_statement("selects", "append"))
@@ -65,7 +65,7 @@ READERS = (
     .changes("read_parts._read_records", replace("batch.slice(A, B)", "batch"))
     .caught_by("test_parts_of_any_size_have_every_record_once[1]"),
     Mutant("folder-attempt-stays", "what a failed attempt wrote stays where it was written")
-    .changes("write_read_part", drop_statement("delete_unreferenced"))
+    .changes("write_read_file", drop_statement("delete_unreferenced"))
     .caught_by("test_a_task_that_fails_while_it_writes_leaves_no_file"),
     Mutant("folder-takes-what-lies-there", "a staged file that somebody replaced becomes part of the folder")
     .changes("folder._copy_file", drop_element("file.digest"))
@@ -97,4 +97,10 @@ READERS = (
     Mutant("connect-clickhouse-order", "ClickHouse takes the order of each file for that of the table")
     .changes("connect_clickhouse", replace_text("SETTINGS optimize_read_in_order = 0", "SETTINGS log_queries = 0"))
     .caught_by("test_clickhouse_prints_records_when_its_statements_are_pasted"),
+    Mutant("latest-of-one-share", "keys of all shares of a large partition but one are not among its latest records")
+    .changes("read_job._build_ranges", assign("(found[0].survivors,)", "survivors"))
+    .caught_by("test_a_large_partition_s_latest_state_is_read_by_many_tasks[offset]"),
+    Mutant("latest-of-unchecked-pages", "damage of a large partition goes into the files that somebody takes away")
+    .changes("find_latest_share", drop_statement("check_local_pages"))
+    .caught_by("test_shares_of_a_large_partition_check_the_pages_of_each_file_once"),
 )

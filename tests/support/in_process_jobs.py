@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tests.support.world import World
 from winnow.arrivals.run_task import read_task_secret
@@ -16,11 +17,12 @@ from winnow.engine.events import PlanOutcome
 from winnow.engine.job_documents import read_job_document
 from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
 from winnow.engine.latest_plans import UpdatePlan
-from winnow.engine.read_job import build_read_units, run_read_unit, write_read_outcome
+from winnow.engine.read_job import carry_out_read_plan, run_read_unit
 from winnow.engine.read_plans import ReadPlan
 from winnow.engine.scrub_job import build_scrub_units, read_scrubbed_file, write_scrub_result
 from winnow.engine.scrub_plans import ScrubPlan
 from winnow.engine.staging import parse_plan_argument
+from winnow.engine.task_planning import WorkUnit
 from winnow.engine.task_resources import TaskBudget
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.planning.plans import PlanReference
@@ -28,6 +30,9 @@ from winnow.quality.erasure_facts import compute_erasure_facts
 from winnow.quality.latest_facts import compute_partition_facts
 from winnow.schemas.row_task import TaskRows, load_secrets
 from winnow.values import documents
+
+READ_CORES = 4
+"""As many cores as an application that reads has; every part of a latest state is large to it."""
 
 
 def run_latest_job(
@@ -110,11 +115,13 @@ def run_read_job(
     uri, sha256 = parse_plan_argument(job[-1])
     plan = read_job_document(ReadPlan, uri, sha256)
     budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
-    results = []
-    for unit in build_read_units(uri, plan):
-        run_read_unit(unit, budget)
-        results.append(run_read_unit(unit, budget))
-    return _report(write_read_outcome(uri, plan, results), plans)
+
+    def run(units: Sequence[WorkUnit]) -> list[dict[str, Any]]:
+        for unit in units:
+            run_read_unit(unit, budget)
+        return [run_read_unit(unit, budget) for unit in reversed(units)]
+
+    return _report(carry_out_read_plan(uri, plan, run, cores=READ_CORES, giant_bytes=1), plans)
 
 
 def _report(outcome: PlanOutcome, plans: Sequence[PlanReference]) -> JobOutcome:

@@ -5,8 +5,9 @@ The winners are those of a compaction up to the log end in which every winning t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,11 +16,14 @@ from winnow.engine.read_ranges import SegmentSurvivors, split_into_read_ranges
 from winnow.engine.strategy_diff import DiffPartition, RecordOrder, build_equivalent_plan
 from winnow.engine.survivors import build_survivors_sql
 from winnow.engine.task_resources import TaskBudget, open_connection
-from winnow.engine.winners import pick_winners
+from winnow.engine.winners import WinnerCounts, pick_winners
 from winnow.files import storage
 from winnow.files.page_checksums import check_pages
 from winnow.files.segments import ARROW_SCHEMA, cast_to_segment_schema
 from winnow.values.model import OffsetRange, PartitionPlan, Segment
+
+if TYPE_CHECKING:
+    import duckdb
 
 MAXIMUM_BATCH_ROWS = 8_192
 
@@ -50,37 +54,58 @@ def read_latest_records(plan: PartitionPlan, order: RecordOrder, budget: TaskBud
     """
     if not plan.segments:
         return
-    for segment in plan.segments:
-        # On an object store pages are checked while they are read (winnow.files.checked_filesystem).
-        if storage.is_local(segment.path):
-            check_pages(segment.path)
-    columns = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
+    check_local_pages(plan.segments)
     with open_connection(budget, plan.segments) as connection:
         counts = pick_winners(connection, plan, order.strategy, order.header)
-        read = [
-            SegmentSurvivors(segment, records)
-            for segment, records in zip(plan.segments, counts.survivors, strict=True)
-            if records
-        ]
-        # As in a compaction: the files stream past the survivors, and one thread keeps their order.
-        connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
-        connection.execute("SET threads = 1")
-        found = 0
-        for offsets in list(split_into_read_ranges(connection, read, plan.log_start_offset)):
-            survivors = build_survivors_sql(connection, offsets.uris, offsets.first_offset, offsets.last_offset)
-            relation = connection.sql(f"SELECT {columns} {survivors}")
-            for batch in relation.to_arrow_reader(_compute_batch_rows(read)):
-                found += batch.num_rows
-                if batch.num_rows:
-                    yield cast_to_segment_schema(batch)
-        if found != counts.figures.records_kept:
-            raise CopyCountError(
-                f"{counts.figures.records_kept:,} keys have a value, but {found:,} records were read. Do not use what "
-                "was written; keep the log's files for analysis"
-            )
+        yield from read_survivors(connection, list_surviving(plan, counts), plan.log_start_offset)
 
 
-def _compute_batch_rows(members: list[SegmentSurvivors]) -> int:
+def check_local_pages(segments: Iterable[Segment]) -> None:
+    """Check the pages of segments on a local disk; on an object store they are checked while they are read.
+
+    Raises:
+        DamagedSegmentError: one is not what was written.
+    """
+    for segment in segments:
+        if storage.is_local(segment.path):
+            check_pages(segment.path)
+
+
+def list_surviving(plan: PartitionPlan, counts: WinnerCounts) -> list[SegmentSurvivors]:
+    """List the segments of ``plan`` in which records survive."""
+    counted = zip(plan.segments, counts.survivors, strict=True)
+    return [SegmentSurvivors(segment, records) for segment, records in counted if records]
+
+
+def read_survivors(
+    connection: duckdb.DuckDBPyConnection, members: Sequence[SegmentSurvivors], start_offset: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records of ``members`` that ``connection`` names as survivors, from ``start_offset`` on, in order.
+
+    Raises:
+        CopyCountError: other records were found than survive.
+        duckdb.Error, OSError: a segment cannot be read.
+    """
+    columns = ", ".join(f'"{name}"' for name in ARROW_SCHEMA.names)
+    # As in a compaction: the files stream past the survivors, and one thread keeps their order.
+    connection.execute("SET disabled_optimizers = 'build_side_probe_side'")
+    connection.execute("SET threads = 1")
+    wanted, found = sum(member.records for member in members), 0
+    for offsets in list(split_into_read_ranges(connection, members, start_offset)):
+        survivors = build_survivors_sql(connection, offsets.uris, offsets.first_offset, offsets.last_offset)
+        relation = connection.sql(f"SELECT {columns} {survivors}")
+        for batch in relation.to_arrow_reader(_compute_batch_rows(members)):
+            found += batch.num_rows
+            if batch.num_rows:
+                yield cast_to_segment_schema(batch)
+    if found != wanted:
+        raise CopyCountError(
+            f"{wanted:,} keys have a value, but {found:,} records were read. Do not use what was written; keep the "
+            "log's files for analysis"
+        )
+
+
+def _compute_batch_rows(members: Sequence[SegmentSurvivors]) -> int:
     largest_bytes = max((_mean_bytes(member.segment) for member in members), default=1)
     return max(1, min(MAXIMUM_BATCH_ROWS, MAXIMUM_BATCH_BYTES // largest_bytes))
 

@@ -17,7 +17,7 @@ from winnow.engine.damage import build_failed_result, find_plan_failure
 from winnow.engine.events import PlanFailure
 from winnow.engine.key_changes import CHANGE_SCHEMA, read_key_changes
 from winnow.engine.latest_records import read_latest_records
-from winnow.engine.read_plans import ReadFile, ReadKind, ReadPart, ReadPlan, ReadResult
+from winnow.engine.read_plans import ReadFile, ReadKind, ReadPart, ReadPlan, ReadResult, name_read_file
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
@@ -31,29 +31,36 @@ def run_read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> dict[st
     """Write the file of ``part`` and return it or its error; never raises."""
     result: dict[str, Any] = {"partition": part.log.partition}
     try:
-        result["result"] = write_read_part(plan, part, budget)
+        result["result"] = write_read_file(plan, part, _read_part(plan, part, budget))
     except Exception as problem:  # one part must not end the others in this application
         result |= build_failed_result(problem, plan.topic, part.log)
     return result
 
 
-def collect_read_results(plan: ReadPlan, results: Sequence[dict[str, Any]]) -> ReadResult | PlanFailure:
-    """Return the files that tasks wrote for ``plan``, or why they are not all there."""
-    failure = find_plan_failure(plan.topic, results, len(plan.parts))
+def collect_read_results(
+    plan: ReadPlan, results: Sequence[dict[str, Any]], expected: int | None = None
+) -> ReadResult | PlanFailure:
+    """Return the files that tasks wrote for ``plan``, or why they are not all there.
+
+    ``expected``: how many there are; None: one for each part.
+    """
+    failure = find_plan_failure(plan.topic, results, len(plan.parts) if expected is None else expected)
     if failure is not None:
         return failure
-    files = sorted((result["result"] for result in results), key=lambda file: int(file.number))
+    files = sorted((result["result"] for result in results), key=lambda file: (file.number, file.range))
     return ReadResult(plan.plan_id, tuple(files))
 
 
-def write_read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> ReadFile:
-    """Write what ``part`` reads to a file of its own, synced; if that fails, it is deleted again.
+def write_read_file(
+    plan: ReadPlan, part: ReadPart, batches: Iterator[pa.RecordBatch], *, range_number: int = 0
+) -> ReadFile:
+    """Write ``batches`` of ``part``, or of a range of it, to a file of its own, synced; if that fails, it is deleted.
 
     Raises:
         DamagedSegmentError: a segment is not what was written.
         CopyCountError, duckdb.Error, OSError: as of what is read.
     """
-    uri = storage.join(plan.folder, f"{part.file_name}.{uuid.uuid4().hex}")
+    uri = storage.join(plan.folder, f"{name_read_file(part.number)}.{uuid.uuid4().hex}")
     schema = CHANGE_SCHEMA if plan.kind is ReadKind.CHANGES else ARROW_SCHEMA
     names = list(plan.columns) or schema.names
     rows = 0
@@ -63,14 +70,14 @@ def write_read_part(plan: ReadPlan, part: ReadPart, budget: TaskBudget) -> ReadF
             closing(_DigestedStream(file)) as stream,
             closing(ParquetFile(stream, pa.schema([schema.field(name) for name in names]))) as sink,
         ):
-            for batch in _read_part(plan, part, budget):
+            for batch in batches:
                 sink.write(batch.select(names))
                 rows += batch.num_rows
         storage.sync([uri])
     except BaseException:
         storage.delete_unreferenced([uri], below=plan.root)
         raise
-    return ReadFile(part.number, uri, rows, stream.compute_digest())
+    return ReadFile(part.number, uri, rows, stream.compute_digest(), range_number)
 
 
 class _DigestedStream:

@@ -24,6 +24,11 @@ def locate_read_files(staging: str, topic: str, plan_id: str = "") -> str:
     return storage.join(staging, READ_JOB, f"{topic}@{plan_id}")
 
 
+def name_read_file(number: int) -> str:
+    """Name the ``number``-th file that somebody takes away, from 0; names are in the order of the records."""
+    return f"part-{number:06}.parquet"
+
+
 class ReadKind(StrEnum):
     """What is read: every record, the latest one of each key, or the keys whose latest value changed."""
 
@@ -31,13 +36,19 @@ class ReadKind(StrEnum):
     LATEST = "latest"
     CHANGES = "changes"
 
+    @property
+    def command(self) -> str:
+        """The command that reads it, after ``winnow``."""
+        return "read" if self is ReadKind.RECORDS else self.value
+
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """What becomes one file: the records of ``log`` from its log start offset up to its log end offset.
+    """What becomes one file, or several where many tasks write it.
 
-    ``number``: in the plan; parts are in the order of their records. ``size_bytes``: about what is read of segments.
-    ``before``, ``after``: of changes, the two states.
+    The records of ``log`` from its log start offset up to its log end offset. ``number``: in the plan; parts are in the
+    order of their records. ``size_bytes``: about what is read of segments. ``before``, ``after``: of changes, the two
+    states.
     """
 
     number: int
@@ -45,11 +56,6 @@ class ReadPart:
     size_bytes: int
     before: LogExtent | None = None
     after: LogExtent | None = None
-
-    @property
-    def file_name(self) -> str:
-        """The name of the file; names are in the order of the parts."""
-        return f"part-{self.number:06}.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +85,9 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file that a task wrote for the part ``number``; it is synced. ``rows``: how many it holds.
+    """A file that a task wrote for the part ``number``, or for the range ``range`` of it; it is synced.
+
+    ``rows``: how many it holds.
 
     ``digest``: of the bytes that the task wrote, whatever the place holds later.
     """
@@ -88,11 +96,12 @@ class ReadFile:
     uri: str
     rows: int
     digest: FileDigest
+    range: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ReadResult:
-    """The files of all parts of a plan, in the order of the parts."""
+    """The files of all parts of a plan, in the order of the parts and of the ranges of each."""
 
     plan_id: str
     files: tuple[ReadFile, ...]

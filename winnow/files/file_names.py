@@ -58,7 +58,7 @@ _LATEST: Final = re.compile(rf"data/{_HEX}/{_HEX}\.parquet")
 _STAGED: Final = re.compile(rf"(?P<attempt>{_PART})/{_or_draft('(?:manifest|facts)[.]json')}")
 _STAGED_PLAN: Final = re.compile(_or_draft("plan[.]json"))
 _READING: Final = re.compile(
-    rf"[A-Za-z0-9._-]+@{_HEX}(?:\.json|/part-\d{{6,}}\.parquet\.{_HEX})|{_or_draft(rf'{_HEX}(?:[.]result)?[.]json')}"
+    rf"[A-Za-z0-9._-]+@{_HEX}(?:\.json|/(?:part-\d{{6,}}\.parquet|survivors-\d{{6,}})\.{_HEX})|{_or_draft(rf'{_HEX}(?:[.]result)?[.]json')}"
 )
 _OF_TABLE: Final = re.compile(rf"{_METADATA.pattern}|{_DOCUMENTS}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -11,7 +12,7 @@ from typing import Final, NoReturn
 from winnow.engine.events import PlanFailure
 from winnow.engine.read_notes import remove_read_files, write_read_note
 from winnow.engine.read_parts import collect_read_results, run_read_part
-from winnow.engine.read_plans import READ_JOB, ReadFile, ReadPlan, ReadResult, locate_read_files
+from winnow.engine.read_plans import READ_JOB, ReadFile, ReadPlan, ReadResult, locate_read_files, name_read_file
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
 from winnow.files import disk_sync, private_files
 from winnow.files.file_copies import ContentDiffersError, copy_file
@@ -54,8 +55,8 @@ def write_folder(
             files = _write_on_spark(installation, log, plan, draft)
         else:
             files = _write_here(installation, log, replace(plan, root=str(draft), folder=str(draft)))
-            for file in files:
-                Path(file.uri).rename(_locate(plan, file, draft))
+            for file, named in zip(files, _list_targets(files, draft), strict=True):
+                Path(file.uri).rename(named)
         disk_sync.sync_folder(draft)
         shutil.copymode(place, draft)
         _replace_empty_folder(draft, place)
@@ -82,21 +83,22 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
             READ_JOB,
             staged,
             ReadResult,
-            title=f"winnow read {plan.topic}",
+            title=f"winnow {plan.kind.command} {plan.topic}",
             units=len(plan.parts),
             size_bytes=plan.size_bytes,
         )
         files = _take_files(log, staged, result)
-        for file in files:
-            _copy_file(file, _locate(plan, file, draft))
-        disk_sync.sync_files(_locate(plan, file, draft) for file in files)
+        targets = _list_targets(files, draft)
+        for file, named in zip(files, targets, strict=True):
+            _copy_file(file, named)
+        disk_sync.sync_files(targets)
     finally:
         remove_read_files(staged)
     return files
 
 
-def _locate(plan: ReadPlan, file: ReadFile, draft: Path) -> Path:
-    return draft / plan.parts[file.number].file_name
+def _list_targets(files: Sequence[ReadFile], draft: Path) -> list[Path]:
+    return [draft / name_read_file(number) for number in range(len(files))]
 
 
 def _take_files(log: TopicLog, plan: ReadPlan, result: ReadResult | PlanFailure) -> tuple[ReadFile, ...]:
