@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import replace
 from typing import Any
 
@@ -118,6 +119,16 @@ def test_newest_erasure_of_a_key_counts_unless_it_was_lifted_since() -> None:
     again = make_erasure(b"b", name="four")
     assert list_lifted_keys([first, second, lifted, again]) == set()
     assert select_counting_erasures([first, second, lifted, again])[DIGESTER.compute(b"b")] == again
+
+
+@pytest.mark.parametrize("secret_bytes", [16, 63, 64, 65, 300])
+def test_digest_of_a_key_is_the_hmac_of_life_and_key(secret_bytes: int) -> None:
+    """Shorter and longer secrets than a block of the hash."""
+    secret = bytes(range(7, 7 + 50)) * 6
+    digester = KeyDigester(secret[:secret_bytes], "life")
+    for key in (b"", b"key", b"\xff" * 1_000, b"key"):
+        wanted = hmac.digest(secret[:secret_bytes], b"\0\0\0\4life" + key, "sha256")
+        assert digester.compute(key) == wanted
 
 
 def test_digests_tell_apart_lives_and_secrets_and_where_a_life_s_name_ends() -> None:
