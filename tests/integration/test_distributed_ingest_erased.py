@@ -294,3 +294,12 @@ def test_task_that_does_not_account_for_what_it_left_out_is_refused(
     with pytest.raises(WinnowError, match="would be accounted for"):
         take(world, tmp_path / "archive")
     assert world.read() == []
+
+
+def test_offsets_at_brokers_never_tell_tasks_that_a_record_is_new(worlds: Worlds) -> None:
+    """The topic may have been created again; a log that came from files knows no epoch of it."""
+    erase_everywhere(worlds, ERASED)
+    for of_brokers in (False, True):
+        planned = plan_erasures(worlds[0].head(), of_brokers=of_brokers)
+        assert planned is not None
+        assert planned.needs_timestamps is of_brokers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.kafka.test_ingest_kafka import ingest
 from tests.kafka.test_ingest_kafka import on as on  # noqa: PLC0414 - a fixture
 from tests.kafka.test_mirrors import Row, ingest_source, make_events, move
 from tests.support.erased_keys import erase_keys, get_secret_file
+from tests.support.in_process_ingest import carry_out_plans_in_process
 from tests.support.world import World, define_world, run_between_head_and_commit, write_jsonl
 from winnow.errors import CommitConflictError, ConfigurationError
 from winnow.kafka.offset_syncs import MirrorOrigin
@@ -36,20 +38,32 @@ def without(records: list[Record], key: bytes, at_ms: int) -> list[Record]:
     return [each for each in records if each.key != key or (each.timestamp_ms or 0) > at_ms]
 
 
-def test_old_copies_at_the_brokers_stay_out_however_many_could_read_them(
-    broker: KafkaBroker, world: World, on: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("readers", ["this process", "processes", "tasks"])
+def test_old_copies_at_the_brokers_stay_out_however_many_read_them(
+    broker: KafkaBroker, world: World, readers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The log ends where the brokers do, and goes on from there."""
+    asked: list[str] = []
 
-    def refuse(*_: Any) -> Any:
-        raise AssertionError("another process was asked")
+    def note(name: str) -> Any:
+        genuine: Any = {"tasks": carry_out_plans_in_process, "processes": kafka_run.carry_out_in_processes}[name]
+
+        def carry_out(*arguments: Any, **more: Any) -> Any:
+            asked.append(name)
+            for plan in arguments[1] if name == "tasks" else arguments[:1]:
+                assert plan.erasures.needs_timestamps  # the topic may have been created again
+            return genuine(*arguments, **more)
+
+        return carry_out
 
     source = ingest_source(world, broker, 30)
-    at_ms = BASE_MS + 45_000
+    at_ms = BASE_MS + 55_000
     key = erase_newest(world, source, at_ms)
-    for name in ("submit_ingest_plans", "carry_out_in_processes"):
-        monkeypatch.setattr(kafka_run, name, refuse)
-    monkeypatch.setattr(kafka_run, "MINIMUM_PROCESS_OFFSETS", 5)
+    on = "spark" if readers == "tasks" else "local"
+    monkeypatch.setattr(kafka_run, "submit_ingest_plans", note("tasks"))
+    monkeypatch.setattr(kafka_run, "carry_out_in_processes", note("processes"))
+    monkeypatch.setattr(kafka_run, "MINIMUM_RANGE_OFFSETS", 7)
+    monkeypatch.setattr(kafka_run, "MINIMUM_PROCESS_OFFSETS", 10 if readers == "processes" else 1_000)
     kept: list[Record] = []
     for first in (30, 60):
         source.write(make_events(first, 30))
@@ -59,11 +73,29 @@ def test_old_copies_at_the_brokers_stay_out_however_many_could_read_them(
         assert world.read(topic=source.name) == kept
         assert (report.records_appended, report.records_erased) == (len(kept) - before, 30 - len(kept) + before)
         assert world.state(topic=source.name).log_end_offset == source.find_end(0)
+    assert len(kept) < len(source.records) - 1  # not only the record that was there
+    assert set(asked) == {readers} - {"this process"}
     get_secret_file(world).unlink()
-    source.write(make_events(90, 1))
+    source.write(make_events(90, 30))
     with pytest.raises(ConfigurationError, match="secret"):
         ingest(world, source, on)
     assert world.read(topic=source.name) == kept
+
+
+def test_driver_on_a_cluster_reads_no_topic_with_erased_keys(
+    broker: KafkaBroker, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could not read the secret, so this process reads instead."""
+    source = ingest_source(world, broker, 30)
+    at_ms = BASE_MS + 45_000
+    key = erase_newest(world, source, at_ms)
+    settings = world.installation.settings
+    spark = settings.spark.model_copy(update={"conf": {"spark.submit.deployMode": "cluster"}})
+    installation = replace(world.installation, settings=settings.model_copy(update={"spark": spark}))
+    monkeypatch.delattr(kafka_run, "submit_ingest_plans")
+    source.write(make_events(30, 30))
+    ingest(World(installation, world.clock, world.folder), source, "spark")
+    assert world.read(topic=source.name) == without(source.records, key, at_ms)
 
 
 def test_key_that_is_erased_while_tasks_read_does_not_land(broker: KafkaBroker, world: World, on: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutants.changes import (
     always,
     assign,
-    drop_operand,
     drop_statement,
     never,
     replace,
@@ -64,12 +63,18 @@ ERASE_ARRIVALS = (
     Mutant("erased-tasks-read-no-copy", "an archive cannot be ingested on Spark where an erasure's document is gone")
     .changes("plan_erasures", replace("(each.path, A)", "(each.path,)"))
     .caught_by("test_tasks_read_the_copy_of_an_erasure_whose_document_is_gone"),
+    Mutant("erased-offset-of-another-life", "a record of a topic that was created again at the brokers counts as new")
+    .changes("plan_erasures", replace("of_brokers or A", "A"))
+    .caught_by("test_offsets_at_brokers_never_tell_tasks_that_a_record_is_new"),
+    Mutant("kafka-secret-goes-to-a-cluster", "a driver elsewhere is told of a file of this machine")
+    .changes("_may_leave", return_value("True", "erasures"))
+    .caught_by("test_driver_on_a_cluster_reads_no_topic_with_erased_keys"),
     Mutant("erase-secret-goes-to-a-cluster", "a driver elsewhere is told of a file of this machine")
     .changes("find_local_reason", never("is_driver_here"))
     .caught_by("test_driver_on_a_cluster_cannot_have_the_secret_and_this_process_reads"),
-    Mutant("erased-lands-from-processes", "processes that read Kafka, which have no secret, write old copies")
-    .changes("_is_local", drop_operand("erasures"))
-    .caught_by("test_old_copies_at_the_brokers_stay_out_however_many_could_read_them[local]"),
+    Mutant("erased-lands-from-brokers", "tasks that read Kafka write old copies")
+    .changes("copy_broker_range", replace("erased.remove(A, B)", "A"))
+    .caught_by("test_old_copies_at_the_brokers_stay_out_however_many_read_them[tasks]"),
     Mutant("erased-under-another-secret-lands", "with another secret no old copy is told, and all land")
     .changes("load_secret_of", never("others"))
     .caught_by("test_another_secret_refuses_every_input_and_nothing_lands[in one pass]"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from winnow.arrivals.run_task import run_ingest_task
+from winnow.arrivals.run_task import read_task_secret, run_ingest_task
 from winnow.arrivals.spool import Progress
 from winnow.engine.ingest import build_units
 from winnow.engine.ingest_documents import read_ingest_plan, read_ingest_result, write_ingest_plan, write_ingest_result
@@ -36,5 +37,6 @@ def carry_out_plans_in_process(
     installation: Installation, plans: Sequence[IngestPlan], progress: Progress | None, options: Sequence[str] = ()
 ) -> dict[str, IngestResult | WinnowError]:
     """Stands where one spark-submit is started for several plans."""
-    del options
-    return {plan.plan_id: carry_out_in_process(installation, plan, progress) for plan in plans}
+    option = "--erase-secret"
+    secret = read_task_secret(Path(options[options.index(option) + 1]) if option in options else None)
+    return {plan.plan_id: carry_out_in_process(installation, plan, progress, secret) for plan in plans}

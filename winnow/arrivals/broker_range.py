@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
+from winnow.arrivals.erased_records import ErasedRecords
 from winnow.arrivals.read_range import OrderedWorker
 from winnow.arrivals.write_range import RangeWriter
 from winnow.engine.task_resources import Throttle
@@ -39,17 +40,21 @@ def copy_broker_range(
     client_properties: Mapping[str, str],
     *,
     follow: Callable[[int], None] | None = None,
+    erased: ErasedRecords | None = None,
 ) -> RangeResult:
     """Write the committed records of the only range of ``plan`` below ``folder``; nothing refers to the files.
 
     ``number``: that of the range in the whole plan. ``follow``: called with the records that were read so far.
+    ``erased``: what is left out of them; None: no key was erased.
 
     Raises:
+        BadInputError: whether a record of an erased key is old cannot be told.
         TruncatedRangeError: the brokers deleted records of the range meanwhile.
         ServiceError: they cannot be reached.
     """
     planned = plan.ranges[0]
     place = planned.objects[0]
+    name = next(obj.uri for obj in plan.objects if obj.number == place)
     writer = RangeWriter(plan, planned, folder)
     digests = SliceDigests()
     settings = ClientSettings(plan.choices[BROKERS_CHOICE], client_properties)
@@ -60,7 +65,9 @@ def copy_broker_range(
         with RangeReader(settings) as reader, OrderedWorker() as hashing, OrderedWorker() as writing:
             for batch in reader.read(find_broker_range(plan)):
                 hashing.put(digests.update, batch)
-                writing.put(writer.write, np.full(batch.num_rows, place), batch)
+                kept = batch if erased is None else erased.remove(batch, name)
+                if kept.num_rows:
+                    writing.put(writer.write, np.full(kept.num_rows, place), kept)
                 first, last = batch.column("offset")[0].as_py(), batch.column("offset")[-1].as_py()
                 extents[planned.partition] = OffsetExtent(
                     extents.get(planned.partition, OffsetExtent(first, 0)).first, last
@@ -77,7 +84,7 @@ def copy_broker_range(
         writer.abandon()
         raise
     slices = {partition: digest for partition, digest in digests.digests().items() if partition is not None}
-    facts = ObjectFacts(place, writer.records, extents, slices, digests.file_digest())
+    facts = ObjectFacts(place, records, extents, slices, digests.file_digest())
     return RangeResult(
         number,
         TaskFindings((facts,), {}),
@@ -86,6 +93,7 @@ def copy_broker_range(
         appended_objects=tuple(sorted(writer.numbers)),
         keyless=writer.keyless,
         leader_epochs=leader_epochs,
+        erased={} if erased is None else {place: erased.total},
     )
 
 

@@ -57,7 +57,7 @@ def run_ingest_task(
     of erasures, for plans that name some.
     """
     if plan.layout == KAFKA_LAYOUT:
-        return _carry_out_broker_range(plan, number, folder, budget, client_properties or {}, follow)
+        return _carry_out_broker_range(plan, number, folder, budget, client_properties or {}, follow, erase_secret)
     throttle = Throttle(budget.bytes_per_second)
     accounted = plan.surveyed[0] if plan.surveyed else plan.ranges[0].objects
     objects = {obj.number: obj for obj in plan.objects}
@@ -92,10 +92,12 @@ def _carry_out_broker_range(
     budget: TaskBudget,
     client_properties: Mapping[str, str],
     follow: Callable[[int], None] | None,
+    erase_secret: bytes | None,
 ) -> RangeResult | RangeFailure:
     try:
         throttle = Throttle(budget.bytes_per_second)
-        result = copy_broker_range(plan, number, folder, throttle, client_properties, follow=follow)
+        erased = open_planned_erasures(plan, erase_secret)
+        result = copy_broker_range(plan, number, folder, throttle, client_properties, follow=follow, erased=erased)
         storage.sync(segment.path for segment in result.segments)
     except Exception as problem:  # a failing range must not end the application: the submitter decides
         return describe_failure(problem, plan, number, plan.ranges[0].objects[0])
@@ -151,6 +153,7 @@ class Assignment:
     folder: str
     budget: TaskBudget
     client_properties: dict[str, str] = field(repr=False)
+    erase_secret: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +180,7 @@ def _carry_out(socket: WorkerSocket, assigned: Assignment) -> None:
         assigned.budget,
         client_properties=assigned.client_properties,
         follow=lambda records: socket.answer(Answer(records)),
+        erase_secret=assigned.erase_secret,
     )
     if isinstance(done, RangeFailure):
         socket.answer(Answer(failure=done))

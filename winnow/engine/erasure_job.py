@@ -25,14 +25,18 @@ from winnow.engine.erasure_plans import (
 )
 from winnow.engine.events import PlanOutcome, emit_event
 from winnow.engine.job_documents import locate_job_result, read_job_document, write_job_document
-from winnow.engine.key_erasure import count_keys_in_file, find_keys_in_segment, rewrite_without_keys
+from winnow.engine.key_erasure import (
+    compute_held_digest,
+    count_keys_in_file,
+    find_keys_in_segment,
+    rewrite_without_keys,
+)
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
 from winnow.errors import ConfigurationError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.file_copies import compute_file_digest
 from winnow.files.key_sets import DigestedKeys, KeySet
 from winnow.values.erasures import ErasedPartition, KeyDigester, compute_key_id, decode_digests
 from winnow.values.model import Segment
@@ -154,14 +158,7 @@ def _rewrite(file: ErasureFile, plan: ErasureJobPlan, wanted: KeySet) -> Erasure
         folder = f"{file.folder}-{uuid.uuid4().hex}"
         written = rewrite_without_keys(file.segment, wanted, file.tombstones, folder, plan.location)
         storage.sync(each.path for each in written)
-    return ErasureOutcome(file.number, segments=written, sha256=_compute_digest(file.path))
-
-
-def _compute_digest(path: str) -> str:
-    try:
-        return compute_file_digest(path).sha256
-    except FileNotFoundError:
-        return ""
+    return ErasureOutcome(file.number, segments=written, sha256=compute_held_digest(file.path))
 
 
 def _check_part(

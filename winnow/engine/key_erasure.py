@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from winnow.errors import DamagedSegmentError
 from winnow.files import storage
 from winnow.files.checked_reading import read_segment, read_segment_columns, translate_read_errors
+from winnow.files.file_copies import compute_file_digest
 from winnow.files.key_sets import KeySet
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter, cast_to_segment_schema, locate_segment
 from winnow.values.model import Segment
@@ -66,6 +67,18 @@ def count_keys_in_file(uri: str, wanted: KeySet) -> int:
             if decoded != file.metadata.num_rows:
                 raise DamagedSegmentError(f"holds {decoded:,} records instead of {file.metadata.num_rows:,}")
             return found
+
+
+def compute_held_digest(uri: str) -> str:
+    """Compute the sha256 of a file that held a key, in hex; empty if it is gone.
+
+    Raises:
+        ServiceError: the object store does not answer.
+    """
+    try:
+        return compute_file_digest(uri).sha256
+    except FileNotFoundError:
+        return ""
 
 
 def rewrite_without_keys(

@@ -97,10 +97,11 @@ def open_erased_records(installation: Installation, head: Head, *, left: str) ->
     )
 
 
-def plan_erasures(head: Head) -> PlannedErasures | None:
-    """Return what tasks need to leave out old copies of an archive as :func:`open_erased_records` does, but the secret.
+def plan_erasures(head: Head, *, of_brokers: bool = False) -> PlannedErasures | None:
+    """Return what tasks need to leave out old copies as :func:`open_erased_records` does, but the secret.
 
-    None: no key was erased.
+    None: no key was erased. ``of_brokers``: the input is a topic at brokers, which may be another life than what the
+    log holds, so that offsets alone never tell that a record is new.
     """
     state = head.state
     if not state.erasures:
@@ -112,7 +113,7 @@ def plan_erasures(head: Head) -> PlannedErasures | None:
             PlannedErasure(each.erasure_id, (each.path, locate_copy(copies, each.path)), each.sha256, each.lowered_ends)
             for each in state.erasures
         ),
-        needs_timestamps=bool(state.epochs),
+        needs_timestamps=of_brokers or bool(state.epochs),
     )
 
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from winnow.engine.erasure_plans import DAMAGED
-from winnow.engine.key_erasure import KeyHits, count_keys_in_file, find_keys_in_segment
+from winnow.engine.key_erasure import KeyHits, compute_held_digest, count_keys_in_file, find_keys_in_segment
 from winnow.errors import DamagedSegmentError, EraseRefusedError
 from winnow.files import storage
 from winnow.files.checked_reading import make_damage_error
-from winnow.files.file_copies import compute_file_digest
 from winnow.files.key_sets import KeySet
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX
 from winnow.log.head import Head
@@ -165,7 +164,7 @@ class KeyScans:
     ) -> ErasedFile:
         """Describe a file that held a key, with its digest, for the certificate."""
         if path not in self.digests:
-            self.digests[path] = _compute_digest(path)
+            self.digests[path] = compute_held_digest(path)
         count = self._get_count(path) if records is None else records
         return ErasedFile(
             path=path,
@@ -233,13 +232,6 @@ def find_ingest_of(path: str) -> str | None:
     """Return the ingest call in whose folder the file at ``path`` lies; None: a run wrote it."""
     folder = next((part for part in path.split("/") if part.startswith(INGEST_FOLDER_PREFIX)), None)
     return None if folder is None else folder.removeprefix(INGEST_FOLDER_PREFIX)
-
-
-def _compute_digest(path: str) -> str:
-    try:
-        return compute_file_digest(path).sha256
-    except FileNotFoundError:
-        return ""
 
 
 def list_pins(head: Head, naming: Collection[int]) -> list[str]:

@@ -165,6 +165,12 @@ class SparkSegments(IngestCommit):
                 made = replace(made.extend(first, last + 1), slices=(appended,))
             self.results[partition] = made
 
+    def count_erased(self, plan: IngestPlan, result: IngestResult) -> None:
+        """Count the old copies of erased keys that tasks left out."""
+        for part in result.ranges if self.erased is not None else ():
+            assert self.erased is not None
+            self.erased.counts[plan.ranges[part.number].partition] += sum(part.erased.values())
+
     def remove_others(self) -> None:
         """Remove plans, results and files of repeated tasks: after the commit nobody would. Other files stay.
 
@@ -301,9 +307,7 @@ class SparkIngest(SparkSegments):
             knowledge.extents.update(extents)
             raise PlanAgainError
         self.files = list_result_files(plan, result)
-        if self.erased is not None:
-            for part in result.ranges:
-                self.erased.counts[plan.ranges[part.number].partition] += sum(part.erased.values())
+        self.count_erased(plan, result)
         self.note_other_topics(opened.records_of)
         require_result_keys(self.head, plan, result)
         if not self.request.trust_compacted:

@@ -6,7 +6,9 @@ another one appends every record exactly once.
 
 from __future__ import annotations
 
+import itertools
 import logging
+import operator
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -51,6 +53,7 @@ from winnow.pipeline.ingest.request import IngestReport, IngestRequest, InputDes
 from winnow.pipeline.ingest.run_spark import LOCAL, SPARK
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.parallel import map_parallel
+from winnow.pipeline.spark.submit import is_driver_here
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.sources import UnfollowedError, close_failures, require_followed
 from winnow.planning.kafka_configuration import TakingRules
@@ -162,9 +165,10 @@ def ingest_kafka_topics(
     offsets = sum(each.reading.offsets for each in prepared)
     if on is None:
         on = SPARK if offsets >= installation.settings.ingest.spark_from_records else LOCAL
-    local = [each for each in prepared if on == LOCAL or _is_local(each)]
+    leaving = [on == SPARK and not _is_local(each) and _may_leave(installation, each) for each in prepared]
+    local = list(itertools.compress(prepared, map(operator.not_, leaving)))
+    distributed = list(itertools.compress(prepared, leaving))
     reports = _append_locally(installation, cluster, local, results, as_of_ms, progress)
-    distributed = [each for each in prepared if on == SPARK and not _is_local(each)]
     if distributed:
         requests = [(build_request(installation, each, cluster, as_of_ms=as_of_ms), each.head) for each in distributed]
         done = append_on_one_application(
@@ -188,7 +192,12 @@ def _is_local(prepared: PreparedTopic) -> bool:
     """Check whether a topic is read in this process whatever its size: nothing is new, or not all of it may land."""
     config, state = prepared.log.config(prepared.head), prepared.head.state
     quarantines = state.quarantine_ingests or (config.compacts and config.keyless == "quarantine")
-    return bool(quarantines or state.erasures) or not prepared.reading.ranges
+    return bool(quarantines) or not prepared.reading.ranges
+
+
+def _may_leave(installation: Installation, prepared: PreparedTopic) -> bool:
+    """Check whether an application may read a topic: one whose driver is elsewhere gets no secret of erased keys."""
+    return not prepared.head.state.erasures or is_driver_here(installation.settings)
 
 
 def _append_locally(

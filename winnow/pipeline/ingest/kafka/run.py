@@ -27,6 +27,7 @@ from winnow.files import storage
 from winnow.kafka.client_settings import ClientSettings
 from winnow.kafka.range_reader import BrokerRange, RangeReader, make_truncation_error
 from winnow.log.head import Head
+from winnow.pipeline.erased_keys import load_secret, open_erased_records, open_secret_file, plan_erasures
 from winnow.pipeline.ingest.judge import (
     check_result,
     list_result_files,
@@ -74,6 +75,9 @@ def append_on_one_application(
                 each.row.open()
                 plans.append((each, each.make_plan(wanted)))
         options = [] if properties_file is None else ["--client-properties", properties_file]
+        secret = next((each.secret for each, _ in plans if each.secret is not None), None)  # that of the installation
+        if secret is not None:
+            options += stack.enter_context(open_secret_file(installation, secret))
         try:
             found = submit_ingest_plans(installation, [plan for _, plan in plans], _count_offsets(progress), options)
         except BaseException:
@@ -179,6 +183,8 @@ class KafkaSegments(SparkSegments):
         assert isinstance(request.source, KafkaInput)
         self._source = request.source
         self._parts: list[BrokerRange] = []
+        self.secret: bytes | None = None
+        """What tells old copies of erased keys; None: no key was erased."""
 
     @property
     def offsets(self) -> int:
@@ -191,7 +197,14 @@ class KafkaSegments(SparkSegments):
         return self._source.settings.properties
 
     def make_plan(self, wanted: int) -> IngestPlan:
-        """Make the plan of this topic, with ranges of about ``wanted`` offsets."""
+        """Make the plan of this topic, with ranges of about ``wanted`` offsets.
+
+        Raises:
+            ConfigurationError: keys of the topic were erased, and their secret is missing, or another one.
+        """
+        self.erased = open_erased_records(self.installation, self.head, left=NOTHING_INGESTED)
+        if self.erased is not None:
+            self.secret = load_secret(self.installation, self.head.state, left=NOTHING_INGESTED)
         states = self.head.state.partitions
         parts = self._parts = divide_ranges(self._source.ranges, wanted)
         plan = IngestPlan(
@@ -208,6 +221,7 @@ class KafkaSegments(SparkSegments):
             segment_bytes=self.config.segment_bytes,
             objects=tuple(_plan_object(number, each) for number, each in enumerate(parts)),
             winnow_version=__version__,
+            erasures=plan_erasures(self.head, of_brokers=True),
             ranges=tuple(
                 IngestRange(
                     each.partition,
@@ -239,6 +253,7 @@ class KafkaSegments(SparkSegments):
             raise_first_failure(found.failures)
             require_result_keys(self.head, plan, found)
             self.files = list_result_files(plan, found)
+            self.count_erased(plan, found)
             read = list_read_parts(self._parts, found)
             self._source.leader_epochs = join_leader_epochs(self._source.ranges, read, self._source.settings)
             self.prepare_commit(plan, found)
@@ -297,7 +312,7 @@ def _append_in_processes(
         plan = segments.make_plan(max(MINIMUM_PROCESS_OFFSETS, segments.offsets // processes))
         try:
             result = carry_out_in_processes(
-                plan, processes, request.installation.budget, segments.client_properties, progress
+                plan, processes, request.installation.budget, segments.client_properties, progress, segments.secret
             )
         except BaseException:
             segments.discard()
@@ -328,6 +343,7 @@ def carry_out_in_processes(
     budget: TaskBudget,
     client_properties: Mapping[str, str],
     progress: Progress | None,
+    erase_secret: bytes | None = None,
 ) -> IngestResult:
     """Carry out ``plan``, the largest ranges first; all processes have ended when this returns or raises.
 
@@ -337,6 +353,7 @@ def carry_out_in_processes(
         budget: of each process. As in one process, the rate of reading has no limit.
         client_properties: of Kafka's clients.
         progress: called with offsets of ranges that are read, or records of others so far; all offsets; all records.
+        erase_secret: that of the erasures that the plan names.
 
     Raises:
         ServiceError: a process ended before its range was read, or brokers or object store cannot be reached.
@@ -349,7 +366,7 @@ def carry_out_in_processes(
     with contextlib.ExitStack() as opened:
         busy: dict[object, _RangeProcess] = {}
         for number in range(min(processes, len(waiting))):
-            process = opened.enter_context(_RangeProcess(number, unlimited, client_properties))
+            process = opened.enter_context(_RangeProcess(number, unlimited, client_properties, erase_secret))
             process.assign(waiting.popleft())
             busy[process.connection] = process
         while busy:
@@ -378,9 +395,12 @@ def _count_range_offsets(planned: IngestRange) -> int:
 class _RangeProcess(WorkerProcess):
     """A process, and the range that it reads. ``records``: those of the range that it has read so far."""
 
-    def __init__(self, number: int, budget: TaskBudget, client_properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, number: int, budget: TaskBudget, client_properties: Mapping[str, str], erase_secret: bytes | None
+    ) -> None:
         self.records = 0
         self._task, self._budget, self._properties = f"t{number}", budget, dict(client_properties)
+        self._erase_secret = erase_secret
         self._unit: IngestUnit | None = None
         try:
             super().__init__(MODULE)
@@ -401,7 +421,8 @@ class _RangeProcess(WorkerProcess):
         self._unit, self.records = unit, 0
         folder = storage.join(unit.folder, APPLICATION, self._task)
         try:
-            self.send(Assignment(unit.ingest, unit.number, folder, self._budget, self._properties))
+            assigned = Assignment(unit.ingest, unit.number, folder, self._budget, self._properties, self._erase_secret)
+            self.send(assigned)
         except WorkerEndedError as problem:
             raise self._explain(problem) from None
 
