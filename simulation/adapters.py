@@ -25,6 +25,7 @@ from pyiceberg.table import metadata as table_metadata
 from pyiceberg.table import update as table_update
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from simulation.applications import run_erasure_application
 from simulation.disk import SyncedDisk
 from simulation.turns import Adapter, ProcessKilled, calling, get_process, sleep_until
 from winnow.cli import output
@@ -32,6 +33,7 @@ from winnow.files import disk_sync, storage
 from winnow.log import document_copies, file_io, manifests
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.pipeline.latest import table as latest_table
+from winnow.pipeline.spark import plan_job
 from winnow.pipeline.topics import leases
 from winnow.store import database, migration
 
@@ -135,6 +137,7 @@ class Adapters:
         self._hide_chance()
         self._hide_threads()
         self._share_compiled_statements()
+        self._set(plan_job, "run_job", run_erasure_application)
         _clear_caches()
         return self
 

@@ -48,6 +48,8 @@ from winnow.values.results import Verdict
 
 TOPIC: Final = "orders"
 MAXIMUM_APPENDED: Final = 5
+TASKS_SHARE: Final = 0.4
+"""Share of the erasures whose files tasks search, write and check."""
 VALIDATED_SHARE: Final = 0.15
 """Share of the histories in which Great Expectations judges."""
 
@@ -154,11 +156,13 @@ def _take_back(context: StepContext) -> None:
 
 
 def _erase(context: StepContext) -> None:
-    """Erase one or two keys."""
+    """Erase one or two keys; sometimes tasks read and write the files."""
     keys, with_tombstone = _choose_keys(context), context.arguments.random() < 0.3
+    engine = "spark" if context.arguments.random() < TASKS_SHARE else "local"
     context.witness.expect_erasure(context.name, keys, with_tombstone=with_tombstone)
     # The reason tells the judge whose erasure it is.
-    erase_keys(context.installation, EraseRequest(TOPIC, sorted(keys), context.name, with_tombstone=with_tombstone))
+    wanted = EraseRequest(TOPIC, sorted(keys), context.name, with_tombstone=with_tombstone, engine=engine)
+    erase_keys(context.installation, wanted)
 
 
 def _allow(context: StepContext) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from simulation.applications import run_erasure_application
 from tests.support.erasing import (
     KEY,
     compact,
@@ -20,7 +21,7 @@ from tests.support.erasing import (
     open_erasing_world,
     without,
 )
-from tests.support.in_process_jobs import prefer_tasks_for_erasures, run_erasure_job
+from tests.support.in_process_jobs import prefer_tasks_for_erasures
 from tests.support.world import TOPIC, FakeClock, World, open_world, record
 from winnow.clock import read_wall_clock_ms
 from winnow.engine import erasure_job
@@ -41,6 +42,7 @@ from winnow.pipeline.erase.older_states import apply_registered
 from winnow.pipeline.erase.run_spark import ErasureTasks
 from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.submit import JobOutcome
+from winnow.quality import erasure_facts
 from winnow.quality.erasure_facts import compute_erasure_facts
 from winnow.values.erasures import KeyDigester, compute_key_id, encode_digests
 
@@ -51,7 +53,7 @@ TEXTS = (b"key-1", b"key-2")
 
 @pytest.fixture(autouse=True)
 def _in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan_job, "run_job", run_erasure_job)
+    monkeypatch.setattr(plan_job, "run_job", run_erasure_application)
 
 
 def erase(world: World, *keys: bytes, engine: str | None = "spark", **options: Any) -> EraseReport:
@@ -65,7 +67,7 @@ def keep_plans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def run(settings: Any, job: Sequence[str], **more: Any) -> JobOutcome:
         plans.append(storage.read_bytes(more["plans"][0].uri).decode())
-        return run_erasure_job(settings, job, **more)
+        return run_erasure_application(settings, job, **more)
 
     monkeypatch.setattr(plan_job, "run_job", run)
     return plans
@@ -227,7 +229,7 @@ def test_check_that_fails_in_a_task_ends_it(world: World, monkeypatch: pytest.Mo
     def fail(*_: Any) -> Any:
         raise ServiceError("The object store does not answer.")
 
-    monkeypatch.setattr("tests.support.in_process_jobs.compute_erasure_facts", fail)
+    monkeypatch.setattr(erasure_facts, "compute_erasure_facts", fail)
     with pytest.raises(ServiceError, match="does not answer"):
         erase(world)
     assert world.read() == before

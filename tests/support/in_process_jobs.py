@@ -1,18 +1,14 @@
-"""Carries out plans of Spark applications (latest state, scrub, erasure, reading) without a JVM: the same tasks."""
+"""Carries out plans of Spark applications (latest state, scrub, reading) without a JVM: the same tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tests.support.world import World
-from winnow.arrivals.run_task import read_task_secret
 from winnow.config.settings import Settings
-from winnow.engine.erasure_job import TaskSource, build_erasure_units, run_erasure_task, write_erasure_result
-from winnow.engine.erasure_plans import ErasureJobPlan
 from winnow.engine.events import PlanOutcome
 from winnow.engine.job_documents import read_job_document
 from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
@@ -26,7 +22,6 @@ from winnow.engine.task_planning import WorkUnit
 from winnow.engine.task_resources import TaskBudget
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.planning.plans import PlanReference
-from winnow.quality.erasure_facts import compute_erasure_facts
 from winnow.quality.latest_facts import compute_partition_facts
 from winnow.schemas.row_task import TaskRows, load_secrets
 from winnow.values import documents
@@ -75,31 +70,6 @@ def run_scrub_job(
         if progress is not None:
             progress({"event": "file", "bytes": unit.size_bytes})
     return _report(write_scrub_result(uri, plan, outcomes), plans)
-
-
-def run_erasure_job(
-    settings: Settings,
-    job: Sequence[str],
-    *,
-    name: str,
-    plans: Sequence[PlanReference],
-    progress: Progress | None = None,
-) -> JobOutcome:
-    """Stands where spark-submit is started; each task is carried out twice, as where an executor died after the first.
-
-    The result is that of the second time.
-    """
-    del name
-    uri, sha256 = parse_plan_argument(job[-1])
-    plan = read_job_document(ErasureJobPlan, uri, sha256)
-    secret = read_task_secret(Path(job[job.index("--erase-secret") + 1]))
-    assert secret is not None
-    budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
-    source, units = TaskSource(uri, sha256, secret), build_erasure_units(uri, plan)
-    list(run_erasure_task([units], source, compute_erasure_facts, budget, lambda _: None))
-    tell = progress or (lambda _: None)
-    results = list(run_erasure_task([units], source, compute_erasure_facts, budget, tell))
-    return _report(write_erasure_result(uri, plan, results), plans)
 
 
 def run_read_job(
