@@ -36,9 +36,9 @@ def run_erasure_application(
     assert secret is not None
     budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
     source, units = TaskSource(uri, sha256, secret), build_erasure_units(uri, plan)
-    check = erasure_facts.compute_erasure_facts
-    list(run_erasure_task([units], source, check, budget, lambda _: None))
-    results = list(run_erasure_task([units], source, check, budget, progress or (lambda _: None)))
+    check, report = erasure_facts.compute_erasure_facts, progress or (lambda _: None)
+    list(run_erasure_task([units], source, check, budget, report))
+    results = list(run_erasure_task([units], source, check, budget, report))
     outcome = write_erasure_result(uri, plan, results)
     assert outcome.sha256 is not None
     return JobOutcome(0, digests={plans[0].plan_id: outcome.sha256})

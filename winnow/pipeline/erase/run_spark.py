@@ -38,7 +38,7 @@ JOB_NAME: Final = "erase"
 LOCAL: Final = "local"
 SPARK: Final = "spark"
 Follow = Callable[[int], None]
-"""Called with the bytes of a file that was read."""
+"""Called with the bytes of files that were read so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,13 @@ class ErasureTasks:
             parts=parts,
         )
 
+        done_bytes = 0
+
         def note(event: dict[str, Any]) -> None:
+            nonlocal done_bytes
             if event["event"] == "file":
-                follow(int(event["bytes"]))
+                done_bytes += int(event["bytes"])
+                follow(done_bytes)
 
         with open_secret_file(self._installation, self._secret) as options:
             result = run_plan_job(

@@ -63,7 +63,13 @@ class KeyScans:
         if not tasks.is_wanted_for(size_bytes):
             return
         self.known_bytes += size_bytes
-        found, counts = tasks.search(unread, others, self._move)
+        before_bytes = self.read_bytes
+        # What tasks tell meanwhile is for display: one that is carried out again tells it twice.
+        found, counts = tasks.search(
+            unread, others, lambda done: self.progress(min(before_bytes + done, self.known_bytes), self.known_bytes)
+        )
+        self.read_bytes += size_bytes
+        self.read_files += len(unread) + len(others)
         for segment, each in zip(unread, found, strict=True):
             self.live[segment.path] = KeyHits(each.records, dict(zip(each.keys, each.offsets, strict=True)))
         for (path, _), each in zip(others, counts, strict=True):
