@@ -31,7 +31,13 @@ from winnow.engine.job_documents import write_job_document
 from winnow.engine.key_erasure import KeyHits, find_keys_in_segment, rewrite_without_keys
 from winnow.engine.staging import format_plan_argument
 from winnow.engine.task_resources import TaskBudget
-from winnow.errors import ConfigurationError, DamagedSegmentError, ServiceError, ValidationFailedError
+from winnow.errors import (
+    ConfigurationError,
+    DamagedSegmentError,
+    ServiceError,
+    ValidationBrokenError,
+    ValidationFailedError,
+)
 from winnow.files import storage
 from winnow.files.erase_secret import read_secret
 from winnow.files.key_sets import DigestedKeys, GivenKeys
@@ -231,6 +237,19 @@ def test_check_that_fails_in_a_task_ends_it(world: World, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(erasure_facts, "compute_erasure_facts", fail)
     with pytest.raises(ServiceError, match="does not answer"):
+        erase(world)
+    assert world.read() == before
+
+
+def test_partition_that_no_task_checked_refuses_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = world.read()
+    genuine = erasure_facts.compute_erasure_facts
+
+    def leave_one_out(topic: str, parts: Any, erased: Any, budget: Any) -> Any:
+        return [row for row in genuine(topic, parts, erased, budget) if row["partition"] != 1]
+
+    monkeypatch.setattr(erasure_facts, "compute_erasure_facts", leave_one_out)
+    with pytest.raises(ValidationBrokenError, match="not checked in every partition"):
         erase(world)
     assert world.read() == before
 

@@ -63,11 +63,8 @@ class Rewriting:
         """
         missing = []
         for segment in holding:
-            offsets = frozenset(
-                offset
-                for offset in tombstones.get(segment.partition, ())
-                if segment.first_offset <= offset <= segment.last_offset
-                and offset in self.scans.live[segment.path].newest.values()
+            offsets = frozenset(self.scans.live[segment.path].newest.values()) & tombstones.get(
+                segment.partition, set()
             )
             if self._offsets.get(segment.path) != offsets or segment.path not in self.written:
                 self._offsets[segment.path] = offsets

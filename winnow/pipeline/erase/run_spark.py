@@ -22,7 +22,7 @@ from winnow.engine.erasure_plans import (
     ErasureOutcome,
 )
 from winnow.engine.events import PlanFailure
-from winnow.errors import ConfigurationError, Explanation, make_error
+from winnow.errors import ConfigurationError, Explanation, ValidationBrokenError, make_error
 from winnow.files.checked_reading import make_damage_error
 from winnow.log.head import Head
 from winnow.pipeline.erased_keys import open_secret_file
@@ -134,6 +134,12 @@ class ErasureTasks:
         size_bytes = sum(segment.size_bytes for part in parts for segment in (*part.replaced, *part.written))
         result = self._run(CHECK, size_bytes, parts=tuple(parts))
         _raise_first(result.outcomes)
+        if sorted(int(row["partition"]) for row in result.rows) != sorted(part.partition for part in parts):
+            raise ValidationBrokenError(
+                f"The erasure of keys of topic {self._topic} was not checked in every partition.",
+                left=NOTHING_ERASED,
+                next="Run it again.",
+            )
         return [dict(row) for row in result.rows]
 
     def _process_files(
