@@ -42,6 +42,8 @@ from winnow.files import storage
 from winnow.files.erase_secret import read_secret
 from winnow.files.key_sets import DigestedKeys, GivenKeys
 from winnow.log.erasures import read_erasures
+from winnow.pipeline.admin.sweep import sweep_topics
+from winnow.pipeline.erase import rewriting
 from winnow.pipeline.erase.complete import EraseReport, erase_keys
 from winnow.pipeline.erase.erase import EraseRequest
 from winnow.pipeline.erase.older_states import apply_registered
@@ -50,6 +52,7 @@ from winnow.pipeline.spark import plan_job
 from winnow.pipeline.spark.submit import JobOutcome
 from winnow.quality import erasure_facts
 from winnow.quality.erasure_facts import compute_erasure_facts
+from winnow.store.ingests import Ingests
 from winnow.values.erasures import KeyDigester, compute_key_id, encode_digests
 
 world = define_erasing_world()
@@ -134,7 +137,7 @@ def test_tasks_find_what_one_process_finds(world: World) -> None:
     digester = KeyDigester(secret, world.head().table_uuid)
     digests = [digester.compute(key) for key in keys.keys.to_pylist()]
     segments = [segment for partition in range(2) for segment in world.segments(partition)]
-    found, _ = ErasureTasks(world.installation, world.head(), secret, digests, "spark").search(
+    found, _ = ErasureTasks(world.installation, world.head(), secret, digests, "spark", call_id="call").search(
         segments, [], lambda _: None
     )
     hits = [KeyHits(each.records, dict(zip(each.keys, each.offsets, strict=True))) for each in found]
@@ -252,6 +255,29 @@ def test_partition_that_no_task_checked_refuses_it(world: World, monkeypatch: py
     with pytest.raises(ValidationBrokenError, match="not checked in every partition"):
         erase(world)
     assert world.read() == before
+
+
+def test_documents_of_an_erasure_that_was_killed_go_with_a_sweep(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of one that was killed before it wrote a file; those of others stay."""
+    staging = storage.join(world.installation.settings.staging, "erase")
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_job, "remove_job_documents", lambda _: None)
+        patch.setattr(rewriting.Rewriting, "write", kill)
+        patch.setattr(Ingests, "close", lambda *_: None)
+        with pytest.raises(KeyboardInterrupt):
+            erase(world)
+    other = storage.join(staging, f"{'0' * 32}-1.json")
+    storage.write_bytes(other, b"of another")
+    assert len(storage.list_files(staging)) == 3
+    for _ in range(3):
+        world.clock.now_ms += 200_000_000
+        sweep_topics(world.installation, [TOPIC])
+    assert [file.uri for file in storage.list_files(staging)] == [other]
+    assert world.installation.store.ingests.list_open(TOPIC) == []
+
+
+def kill(*_: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_older_state_that_comes_back_is_searched_by_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -364,6 +364,7 @@ roots = ["s3://privacy/requests"]
 approvals = 2
 shell_approval = true
 trust_bucket_deletes = true
+spark_from_bytes = "5GiB"
 [change]
 approvals = 2
 [kafka]

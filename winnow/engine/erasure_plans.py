@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from winnow.values.erasures import ErasedPartition
 from winnow.values.model import Segment
 
+ERASE_JOB: Final = "erase"
+"""The program, below jobs/; its plans and results lie below the folder of this name in the staging area."""
 SEARCH, REWRITE, CHECK = "search", "rewrite", "check"
 """Steps: count the records of the keys in files; write segments again without them; compute what that made of them."""
 MISSING, DAMAGED = "missing", "damaged"

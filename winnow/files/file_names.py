@@ -60,6 +60,7 @@ _STAGED_PLAN: Final = re.compile(_or_draft("plan[.]json"))
 _READING: Final = re.compile(
     rf"[A-Za-z0-9._-]+@{_HEX}(?:\.json|/(?:part-\d{{6,}}\.parquet|survivors-\d{{6,}})\.{_HEX})|{_or_draft(rf'{_HEX}(?:[.]result)?[.]json')}"
 )
+_ERASING: Final = re.compile(_or_draft(rf"{_HEX}-\d+(?:[.]result)?[.]json"))
 _OF_TABLE: Final = re.compile(rf"{_METADATA.pattern}|{_DOCUMENTS}")
 
 
@@ -106,6 +107,11 @@ def is_attempt_file(path: str, *, quarantined: bool) -> bool:
 def is_ingest_file(path: str, *, quarantined: bool) -> bool:
     """Check whether an ingest call names a file so, below its own folder in log or quarantine."""
     return (_QUARANTINED if quarantined else _INGEST).fullmatch(path) is not None
+
+
+def is_erasing_document(path: str, ingest_id: str) -> bool:
+    """Check whether the erasure ``ingest_id`` names a plan for Spark, or its result, so in the staging area."""
+    return _ERASING.fullmatch(path) is not None and path.removeprefix(".").startswith(f"{ingest_id}-")
 
 
 def is_data_file(path: str) -> bool:

@@ -113,7 +113,7 @@ def _make_plan(
     scans = KeyScans(wanted.topic, keys, progress)
     scans.check_quarantine(installation.log.quarantine(wanted.topic, head))
     segments = [segment for some in log.segments(head).values() for segment in some]
-    tasks = ErasureTasks(installation, head, secret, digests, wanted.engine)
+    tasks = ErasureTasks(installation, head, secret, digests, wanted.engine, call_id=uuid.uuid4().hex)
     scans.read_ahead(segments, list_files_below(head.state.waiting_files, head.location), tasks)
     live = scans.scan_segments(segments)
     left_log = scans.scan_retired(head.state.waiting_files, head.location)

@@ -127,14 +127,22 @@ class _Erasure:
         self._digests = frozenset(digests)
         self._binding = bind_request(self._secret, self._digests, request)
         self._scans = KeyScans(request.topic, keys, progress)
-        self._tasks = ErasureTasks(installation, self._head, self._secret, digests, request.engine)
-        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, self._head.location, self._tasks)
         self._row = IngestHeartbeat(
             installation,
             request.topic,
             self._erasure_id,
             least_number=self._head.state.first_valid_ingest,
         )
+        self._tasks = ErasureTasks(
+            installation,
+            self._head,
+            self._secret,
+            digests,
+            request.engine,
+            call_id=self._erasure_id,
+            begin=self._row.open,
+        )
+        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, self._head.location, self._tasks)
         self._attempts: list[ErasedFile] | None = None
         self._snapshots: set[int] = set()
         self._document: ErasureDocument | None = None

@@ -168,9 +168,11 @@ class LaterErasures:
         self._covering = list(wanted.values())
         keys = DigestedKeys(KeyDigester(self._secret, head.table_uuid), list(wanted))
         self._scans = KeyScans(self._topic, keys, self._progress)
-        self._tasks = ErasureTasks(installation, head, self._secret, list(wanted), None)
-        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, head.location, self._tasks)
         self._row = IngestHeartbeat(installation, self._topic, self._erasure_id, least_number=state.first_valid_ingest)
+        self._tasks = ErasureTasks(
+            installation, head, self._secret, list(wanted), None, call_id=self._erasure_id, begin=self._row.open
+        )
+        self._rewriting = Rewriting(installation, self._scans, self._erasure_id, head.location, self._tasks)
         self._find_files(log, head)
 
     def commit(

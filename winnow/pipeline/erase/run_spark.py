@@ -6,7 +6,6 @@ sorted digests; those of a :class:`winnow.files.key_sets.KeySet` are places in t
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 from winnow.config.settings import Settings
 from winnow.engine.erasure_plans import (
     CHECK,
+    ERASE_JOB,
     REWRITE,
     SEARCH,
     ErasureFile,
@@ -33,8 +33,6 @@ from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.values.erasures import ErasedPartition, compute_key_id, encode_digests
 from winnow.values.model import Segment
 
-JOB_NAME: Final = "erase"
-"""The program, below jobs/, that reads and writes the files."""
 LOCAL: Final = "local"
 SPARK: Final = "spark"
 Follow = Callable[[int], None]
@@ -58,15 +56,26 @@ class ErasureTasks:
         secret: of the digests.
         digests: of the keys, by their numbers.
         engine: ``local`` or ``spark``; None: by the bytes (``erase.spark_from_bytes``).
+        call_id: of the erasure; names the documents, which a sweep deletes of one that died.
+        begin: called before each application; writes the row by which a sweep knows the call.
 
     Raises:
         ConfigurationError: ``engine`` asks for Spark, whose driver cannot read the secret.
     """
 
     def __init__(
-        self, installation: Installation, head: Head, secret: bytes, digests: Sequence[bytes], engine: str | None
+        self,
+        installation: Installation,
+        head: Head,
+        secret: bytes,
+        digests: Sequence[bytes],
+        engine: str | None,
+        *,
+        call_id: str,
+        begin: Callable[[], None] = lambda: None,
     ) -> None:
         self._installation, self._secret, self._engine = installation, secret, engine
+        self._call_id, self._begin, self._applications = call_id, begin, 0
         self._topic, self._table_uuid, self._location = head.state.topic, head.table_uuid, head.location
         self._hashes = encode_digests(digests)
         self._numbers = sorted(range(len(digests)), key=digests.__getitem__)
@@ -166,8 +175,10 @@ class ErasureTasks:
         parts: tuple[ErasedPartition, ...] = (),
         follow: Follow = lambda done: None,
     ) -> ErasureJobResult:
+        self._begin()
+        self._applications += 1
         plan = ErasureJobPlan(
-            plan_id=uuid.uuid4().hex,
+            plan_id=f"{self._call_id}-{self._applications}",
             step=step,
             topic=self._topic,
             table_uuid=self._table_uuid,
@@ -189,7 +200,7 @@ class ErasureTasks:
         with open_secret_file(self._installation, self._secret) as options:
             result = run_plan_job(
                 self._settings,
-                JOB_NAME,
+                ERASE_JOB,
                 plan,
                 ErasureJobResult,
                 title=f"winnow erase: {step}",
