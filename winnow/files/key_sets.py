@@ -36,6 +36,10 @@ class GivenKeys:
             self._numbers = {key: number for number, key in enumerate(self.keys.to_pylist())}
         return _number_distinct(keys, self._numbers.get)
 
+    def compute_digests(self, digester: KeyDigester) -> list[bytes]:
+        """Compute the digest of each key, by its number."""
+        return [digester.compute(key) for key in self.keys.to_pylist()]
+
 
 class DigestedKeys:
     """Keys whose digests are ``digests``, none twice; numbers are places in it."""

@@ -65,12 +65,14 @@ def find_request(
     """
     head = installation.log.open(wanted.topic).newest_head()
     secret = load_secret(installation, head.state, left=NOTHING_ERASED, makes=True)
-    digester = KeyDigester(secret, head.table_uuid)
-    binding = bind_request(secret, {digester.compute(key) for key in wanted.keys}, wanted)
+    keys = GivenKeys(wanted.keys)
+    digests = keys.compute_digests(KeyDigester(secret, head.table_uuid))
+    binding = bind_request(secret, digests, wanted)
     known = installation.store.erase_requests.list_requests(Window(size=1), topic=wanted.topic, binding=binding).rows
     if known and _counts(known[0], head.state, installation.now_ms()):
         return known[0]
-    plan = _make_plan(installation, wanted, head, secret, progress)
+    tasks = ErasureTasks(installation, head, secret, digests, wanted.engine, call_id=uuid.uuid4().hex)
+    plan = _make_plan(installation, wanted, head, KeyScans(wanted.topic, keys, progress), tasks)
     plan = replace(plan, key_id=compute_key_id(secret), binding=binding, keys_from=keys_from)
     text = documents.dump_json(plan).decode()
     made = RequestedErasure(
@@ -105,15 +107,11 @@ def _counts(known: RequestedErasure, state: TopicState, now_ms: int) -> bool:
 
 
 def _make_plan(
-    installation: Installation, wanted: EraseRequest, head: Head, secret: bytes, progress: Progress
+    installation: Installation, wanted: EraseRequest, head: Head, scans: KeyScans, tasks: ErasureTasks
 ) -> ErasurePlan:
     log = installation.log.open(wanted.topic)
-    keys, digester = GivenKeys(wanted.keys), KeyDigester(secret, head.table_uuid)
-    digests = [digester.compute(key) for key in keys.keys.to_pylist()]
-    scans = KeyScans(wanted.topic, keys, progress)
     scans.check_quarantine(installation.log.quarantine(wanted.topic, head))
     segments = [segment for some in log.segments(head).values() for segment in some]
-    tasks = ErasureTasks(installation, head, secret, digests, wanted.engine, call_id=uuid.uuid4().hex)
     scans.read_ahead(segments, list_files_below(head.state.waiting_files, head.location), tasks)
     live = scans.scan_segments(segments)
     left_log = scans.scan_retired(head.state.waiting_files, head.location)

@@ -123,7 +123,7 @@ class _Erasure:
         self._secret = load_secret(installation, self._head.state, left=NOTHING_ERASED, makes=True)
         digester = KeyDigester(self._secret, self._head.table_uuid)
         keys = GivenKeys(request.keys)
-        digests = [digester.compute(key) for key in keys.keys.to_pylist()]
+        digests = keys.compute_digests(digester)
         self._digests = frozenset(digests)
         self._binding = bind_request(self._secret, self._digests, request)
         self._scans = KeyScans(request.topic, keys, progress)

@@ -33,7 +33,6 @@ from winnow.quality.erasure_facts import NOTHING_ERASED
 from winnow.values.erasures import ErasedPartition, compute_key_id, encode_digests
 from winnow.values.model import Segment
 
-LOCAL: Final = "local"
 SPARK: Final = "spark"
 Follow = Callable[[int], None]
 """Called with the bytes of files that were read so far."""
