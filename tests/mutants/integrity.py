@@ -70,7 +70,7 @@ INTEGRITY = (
     .changes("_read_group", set_keyword("columns", "ARROW_SCHEMA.names[:-1]"))
     .caught_by("test_sound_topic_is_read_in_full_and_nothing_is_found"),
     Mutant("scrub-tasks-skip-values", "a scrub on Spark takes a damaged file for a sound one")
-    .changes("read_scrubbed_file", replace("replace(A, finding=DAMAGED, text=B)", "A"))
+    .changes("describe_file_fault", replace("FileFault(DAMAGED, A, B)", "FileFault(None, A, B)"))
     .caught_by("test_tasks_find_what_one_process_finds_and_leave_the_same_records"),
     Mutant("scrub-tasks-hide-failures", "a file that tasks could not read counts as read")
     .changes("Scrub._check_in_tasks", never("exit_code"))

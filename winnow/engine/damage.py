@@ -7,7 +7,7 @@ the planned segments are checked again by other code, and the fault found there 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from winnow.engine.events import PartitionFailure, PlanFailure, format_failures
+from winnow.engine.job_documents import DAMAGED, MISSING
 from winnow.errors import (
     BadInputError,
     DamagedSegmentError,
@@ -159,6 +160,24 @@ def explain_read_failure(problem: Exception, path: str) -> WinnowError:
     if shortage is not None:
         return ServiceError(shortage)
     return WinnowError(f"unexpected {type(problem).__name__} while {path} was read")
+
+
+class FileFault(NamedTuple):
+    """Why a task could not do with a file what it was to do; the fields are those of a plan's outcome."""
+
+    finding: str | None
+    text: str
+    exit_code: int
+
+
+def describe_file_fault(problem: Exception, path: str) -> FileFault:
+    """Describe ``problem`` with the file at ``path``: it is missing or damaged, or could not be read."""
+    if isinstance(problem, FileNotFoundError):
+        return FileFault(MISSING, "is missing", 0)
+    if isinstance(problem, DamagedSegmentError):
+        return FileFault(DAMAGED, str(problem), 0)
+    error = explain_read_failure(problem, path)
+    return FileFault(None, error.explanation.clause, error.exit_code)
 
 
 def build_failed_result(problem: Exception, topic: str, partition: PartitionPlan) -> dict[str, Any]:

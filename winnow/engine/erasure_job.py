@@ -13,10 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from winnow.engine.damage import explain_read_failure
+from winnow.engine.damage import describe_file_fault, explain_read_failure
 from winnow.engine.erasure_plans import (
-    DAMAGED,
-    MISSING,
     REWRITE,
     ErasureFile,
     ErasureJobPlan,
@@ -35,7 +33,7 @@ from winnow.engine.spark_application import ReportEvent, open_spark_context, run
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget
-from winnow.errors import ConfigurationError, DamagedSegmentError
+from winnow.errors import ConfigurationError
 from winnow.files import storage
 from winnow.files.key_sets import DigestedKeys, KeySet
 from winnow.values.erasures import ErasedPartition, KeyDigester, compute_key_id, decode_digests
@@ -140,13 +138,8 @@ def process_file(file: ErasureFile, plan: ErasureJobPlan, wanted: KeySet) -> Era
         if file.segment is None:
             return replace(outcome, records=count_keys_in_file(file.path, wanted))
         hits = find_keys_in_segment(file.segment, wanted)
-    except FileNotFoundError:
-        return replace(outcome, finding=MISSING, text="is missing")
-    except DamagedSegmentError as problem:
-        return replace(outcome, finding=DAMAGED, text=str(problem))
     except Exception as problem:  # one file must not end the others in this application
-        error = explain_read_failure(problem, file.path)
-        return replace(outcome, text=error.explanation.clause, exit_code=error.exit_code)
+        return replace(outcome, **describe_file_fault(problem, file.path)._asdict())
     return replace(outcome, records=hits.records, keys=tuple(hits.newest), offsets=tuple(hits.newest.values()))
 
 

@@ -12,7 +12,6 @@ ERASE_JOB: Final = "erase"
 """The program, below jobs/; its plans and results lie below the folder of this name in the staging area."""
 SEARCH, REWRITE, CHECK = "search", "rewrite", "check"
 """Steps: count the records of the keys in files; write segments again without them; compute what that made of them."""
-MISSING, DAMAGED = "missing", "damaged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from winnow.files import storage
 from winnow.values import documents
 
 Document = TypeVar("Document")
+MISSING, DAMAGED = "missing", "damaged"
+"""What a task finds of a file that is not there, or not what was written."""
 
 
 def locate_job_plan(staging: str, job: str, plan_id: str) -> str:

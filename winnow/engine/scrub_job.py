@@ -6,15 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from winnow.engine.damage import explain_read_failure
+from winnow.engine.damage import describe_file_fault
 from winnow.engine.events import PlanOutcome, emit_event
 from winnow.engine.job_documents import locate_job_result, read_job_document, write_job_document
-from winnow.engine.scrub_plans import DAMAGED, MISSING, FileOutcome, ScrubbedFile, ScrubPlan, ScrubResult
+from winnow.engine.scrub_plans import FileOutcome, ScrubbedFile, ScrubPlan, ScrubResult
 from winnow.engine.spark_application import ReportEvent, open_spark_context, run_tasks
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import WorkUnit, plan_tasks
 from winnow.engine.task_resources import TaskBudget, Throttle
-from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import SCRUB_BUFFER_BYTES, check_quarantine_file, read_segment
 
 
@@ -71,11 +70,6 @@ def read_scrubbed_file(file: ScrubbedFile, take: Callable[[int], None]) -> FileO
         else:
             for _ in read_segment(file.segment, buffer_bytes=SCRUB_BUFFER_BYTES, on_progress=take):
                 continue
-    except FileNotFoundError:
-        return replace(outcome, finding=MISSING, text="is missing")
-    except DamagedSegmentError as problem:
-        return replace(outcome, finding=DAMAGED, text=str(problem))
     except Exception as problem:  # one file must not end the others in this application
-        error = explain_read_failure(problem, file.path)
-        return replace(outcome, text=error.explanation.clause, exit_code=error.exit_code)
+        return replace(outcome, **describe_file_fault(problem, file.path)._asdict())
     return outcome

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from winnow.values.model import Segment
 
-MISSING, DAMAGED = "missing", "damaged"
-
 
 @dataclass(frozen=True, slots=True)
 class ScrubbedFile:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from winnow.clock import format_ms
-from winnow.engine.scrub_plans import DAMAGED, MISSING
+from winnow.engine.job_documents import DAMAGED, MISSING
 from winnow.engine.task_resources import Throttle
 from winnow.errors import DamagedSegmentError, Explanation, UsageError, join_first, make_error
 from winnow.files import storage

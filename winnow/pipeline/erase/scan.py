@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from winnow.engine.erasure_plans import DAMAGED
+from winnow.engine.job_documents import DAMAGED
 from winnow.engine.key_erasure import KeyHits, compute_held_digest, count_keys_in_file, find_keys_in_segment
 from winnow.errors import DamagedSegmentError, EraseRefusedError
 from winnow.files import storage
