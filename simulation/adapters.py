@@ -29,6 +29,7 @@ from simulation.applications import run_erasure_application
 from simulation.disk import SyncedDisk
 from simulation.turns import Adapter, ProcessKilled, calling, get_process, sleep_until
 from winnow.cli import output
+from winnow.engine import erasure_job
 from winnow.files import disk_sync, storage
 from winnow.log import document_copies, file_io, manifests
 from winnow.log.sql_catalog import LogSqlCatalog
@@ -69,18 +70,43 @@ MODULE_STATE: Final[tuple[tuple[Any, str, Callable[[], object]], ...]] = (
 )
 """What a process keeps in modules, and how it begins: each simulated process has its own."""
 
+CACHES: Final = (
+    manifests._make_entry_reader,
+    manifests._make_full_entry_reader,
+    manifests._list_reader,
+    erasure_job.open_task_source,
+)
+"""Functions that keep what they read of files whose names come again in another history."""
+
 CONSTANT_STATE: Final = frozenset(
     {
+        "winnow.arrivals.planned_erasures._read_erasures",
         "winnow.embedded.postgres._left_running",
+        "winnow.files.duckdb_connection._make_filesystem_class",
+        "winnow.files.object_store._make_client",
+        "winnow.files.object_store._make_vending_client",
+        "winnow.files.object_versions._make_client",
+        "winnow.files.private_files._find_file_system",
+        "winnow.files.private_files._read_boot_id",
         "winnow.kafka.garbage_collection._blocks",
         "winnow.quality.gx_session._sessions",
         "winnow.report.alert_manager._opener",
+        "winnow.schemas.protobuf_files._load",
+        "winnow.sources.formats.json_records._make_decoder",
+        "winnow.sources.kafka_log.tiered.read_manifest",
+        "winnow.sources.layouts.aiven.inspect_object",
         "winnow.store.alert_events._number",
+        "winnow.store.bulk_statements._make_upsert",
+        "winnow.store.row_values._describe_fields",
+        "winnow.store.run_progress._insert_transition",
+        "winnow.store.tables._list_shared",
+        "winnow.store.topic_heads._make_statement",
+        "winnow.store.topic_rows.list_tables",
         "winnow.values.documents._decoders",
         "winnow.values.documents._making_decoder",
     }
 )
-"""What modules keep that no step depends on: decoders, counters of log lines, servers that no simulated step starts."""
+"""What modules keep that no step depends on: decoders, statements, counters, what no simulated step asks for."""
 
 
 class InlineExecutor(futures.Executor):
@@ -138,7 +164,8 @@ class Adapters:
         self._hide_threads()
         self._share_compiled_statements()
         self._set(plan_job, "run_job", run_erasure_application)
-        _clear_caches()
+        for cached in CACHES:
+            cached.cache_clear()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -316,11 +343,3 @@ def _list_locking_properties() -> list[Any]:
     }
     descriptors = {id(value): value for kind in classes for value in vars(kind).values()}
     return [value for value in descriptors.values() if isinstance(value, cached_property) and hasattr(value, "lock")]
-
-
-def _clear_caches() -> None:
-    """Forget what is cached of files whose names come again in another history."""
-    for name in dir(manifests):
-        clear = getattr(getattr(manifests, name), "cache_clear", None)
-        if clear is not None:
-            clear()

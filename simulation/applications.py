@@ -7,7 +7,13 @@ from pathlib import Path
 
 from winnow.arrivals.run_task import read_task_secret
 from winnow.config.settings import Settings
-from winnow.engine.erasure_job import TaskSource, build_erasure_units, run_erasure_task, write_erasure_result
+from winnow.engine.erasure_job import (
+    TaskSource,
+    build_erasure_units,
+    open_task_source,
+    run_erasure_task,
+    write_erasure_result,
+)
 from winnow.engine.erasure_plans import ErasureJobPlan
 from winnow.engine.job_documents import read_job_document
 from winnow.engine.staging import parse_plan_argument
@@ -37,7 +43,9 @@ def run_erasure_application(
     budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
     source, units = TaskSource(uri, sha256, secret), build_erasure_units(uri, plan)
     check, report = erasure_facts.compute_erasure_facts, progress or (lambda _: None)
+    open_task_source.cache_clear()  # each executor reads the plan
     list(run_erasure_task([units], source, check, budget, report))
+    open_task_source.cache_clear()
     results = list(run_erasure_task([units], source, check, budget, report))
     outcome = write_erasure_result(uri, plan, results)
     assert outcome.sha256 is not None

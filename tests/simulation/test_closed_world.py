@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import winnow
-from simulation.adapters import CONSTANT_STATE, MODULE_STATE
+from simulation.adapters import CACHES, CONSTANT_STATE, MODULE_STATE
 
 ROOT = Path(winnow.__file__).parent
 OUTSIDE = ("winnow.cli", "winnow.embedded", "winnow.kafka", "winnow.pipeline.doctor", "winnow.pipeline.restore")
@@ -25,8 +25,9 @@ def _list_modules() -> tuple[str, ...]:
 
 
 def test_every_module_that_keeps_something_is_known() -> None:
-    """A simulated process begins with fresh module state; what a module keeps is on one of two lists."""
+    """A simulated process begins with fresh module state; what a module or a cache keeps is on a list."""
     known = {f"{module.__name__}.{name}" for module, name, _ in MODULE_STATE} | CONSTANT_STATE
+    known |= {f"{cached.__module__}.{cached.__name__}" for cached in CACHES}
     assert set(_list_kept()) - known == set()
 
 
@@ -46,6 +47,9 @@ def _list_kept() -> Iterator[str]:
             for variable in sorted(assigned):
                 if isinstance(getattr(module, variable, None), dict | set | list | lock):
                     yield f"{name}.{variable}"
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and "cache" in " ".join(map(ast.unparse, node.decorator_list)):
+                yield f"{name}.{node.name}"
 
 
 def _find_source(name: str) -> str:
