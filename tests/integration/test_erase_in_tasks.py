@@ -296,7 +296,7 @@ def test_older_state_that_comes_back_is_searched_by_tasks(tmp_path: Path, monkey
     plans = keep_plans(monkeypatch)
     with open_world(tmp_path, clock) as world:
         assert world.read() == before
-        applied = apply_registered(prefer_tasks_for_erasures(world).installation, TOPIC)
+        applied = apply_registered(world.installation, TOPIC, engine="spark")
         assert (applied.records, applied.files) == (5, 2)
         assert world.read() == without(before)
     assert list_steps(plans) == ["search", "rewrite", "check"]

@@ -23,7 +23,7 @@ ERASE = (
     .changes("add_erasure", assign("Change(state=after, summary={})", "make_fence_change"))
     .caught_by("test_plan_from_before_is_void_even_where_no_key_was"),
     Mutant("erase-of-the-live-alone", "files that left the log keep the key until their grace ends")
-    .changes("_Erasure._build", assign("[]", "scan_retired"))
+    .changes("KeyScans.scan_log", replace("self._scan_retired(left_log)", "[]"))
     .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),
     Mutant("erase-leaves-unused-files", "what was written of a segment that another process replaced stays for ever")
     .changes("Rewriting.remove_unused", assign("[]", "sorted"))
@@ -35,7 +35,7 @@ ERASE = (
     .changes("_is_any_left", replace("call.opened_at_ms <= deleted_at_ms + MAXIMUM_CLOCK_SKEW_MS", "False"))
     .caught_by("test_certificate_stays_open_while_an_ingest_from_before_is_at_work"),
     Mutant("erase-of-all-retired", "files without the key go with the others, and no run can be taken back")
-    .changes("KeyScans.scan_retired", return_value("wanted", "_get_count"))
+    .changes("KeyScans._scan_retired", return_value("list(files)", "_get_count"))
     .caught_by("test_files_that_left_the_log_go_if_they_hold_the_key_and_stay_if_not"),
     Mutant("erase-spares-the-unreadable", "a retired file that cannot be read stays, whatever it holds")
     .changes("KeyScans._count", return_value("0", "UNREADABLE"))

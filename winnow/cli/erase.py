@@ -219,12 +219,16 @@ def _erase(installation: Installation, topic: str, keys: list[bytes], wish: _Wis
 
 def _apply_registered(topic: str, wish: _Wish, *, as_json: bool) -> None:
     if wish.keys is not None or wish.keys_from is not None or wish.with_tombstone or wish.allow or wish.purge_deleted:
-        raise UsageError("--registered takes no keys, and of the other options --break-pins alone.", left=_NOTHING)
+        raise UsageError(
+            "--registered takes no keys, and of the other options --break-pins and --engine alone.", left=_NOTHING
+        )
     with open_for_command(reason=wish.reason) as installation:
         from winnow.pipeline.erase.older_states import apply_registered
 
         with ProgressBar("Searching files") as bar:
-            applied = apply_registered(installation, topic, break_pins=wish.break_pins, progress=bar.move)
+            applied = apply_registered(
+                installation, topic, break_pins=wish.break_pins, engine=wish.engine, progress=bar.move
+            )
     if as_json:
         write_json(asdict(applied))
     elif applied.erasure_id is None:

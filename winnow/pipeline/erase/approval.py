@@ -17,7 +17,7 @@ from winnow.log.erasures import read_erasures
 from winnow.log.head import Head
 from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.run_spark import ErasureTasks
-from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below
+from winnow.pipeline.erase.scan import KeyScans, Progress
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import get_actor_name, record_action
@@ -111,10 +111,7 @@ def _make_plan(
 ) -> ErasurePlan:
     log = installation.log.open(wanted.topic)
     scans.check_quarantine(installation.log.quarantine(wanted.topic, head))
-    segments = [segment for some in log.segments(head).values() for segment in some]
-    scans.read_ahead(segments, list_files_below(head.state.waiting_files, head.location), tasks)
-    live = scans.scan_segments(segments)
-    left_log = scans.scan_retired(head.state.waiting_files, head.location)
+    live, left_log = scans.scan_log(log, head, tasks)
     attempts = scans.find_in_attempts(installation, head)
     files = [
         *(PlannedFile(each.path, "live", scans.live[each.path].records) for each in live),

@@ -36,7 +36,7 @@ from winnow.pipeline.erase.outside import list_outside_places
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
 from winnow.pipeline.erase.run_spark import ErasureTasks
-from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below, list_newest_offsets, list_pins
+from winnow.pipeline.erase.scan import KeyScans, Progress, list_newest_offsets, list_pins
 from winnow.pipeline.erased_keys import load_secret
 from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
@@ -192,10 +192,7 @@ class _Erasure:
             raise _ErasedBeforeError(carried_out)
         require_approval(installation, self._request, self._binding)
         self._scans.check_quarantine(installation.log.quarantine(self._log.topic, head))
-        live = [segment for some in self._log.segments(head).values() for segment in some]
-        self._scans.read_ahead(live, list_files_below(state.waiting_files, head.location), self._tasks)
-        holding = self._scans.scan_segments(live)
-        left_log = self._scans.scan_retired(state.waiting_files, head.location)
+        holding, left_log = self._scans.scan_log(self._log, head, self._tasks)
         self._snapshots = list_snapshots_naming(head.table, FoundFiles(holding, left_log).paths)
         require_no_pins(head, self._snapshots, break_pins=self._request.break_pins)
         self._require_not_erased_before(state, holding, left_log)

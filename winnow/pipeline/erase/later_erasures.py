@@ -32,7 +32,7 @@ from winnow.pipeline.erase.erasing_change import OPERATION, FoundFiles, add_eras
 from winnow.pipeline.erase.preconditions import require_no_pins, require_no_stale_table
 from winnow.pipeline.erase.rewriting import Rewriting
 from winnow.pipeline.erase.run_spark import ErasureTasks
-from winnow.pipeline.erase.scan import KeyScans, Progress, list_files_below, list_pins
+from winnow.pipeline.erase.scan import KeyScans, Progress, list_pins
 from winnow.pipeline.erased_keys import load_secret_of
 from winnow.pipeline.ingest.heartbeat import IngestHeartbeat
 from winnow.pipeline.installation import Installation
@@ -88,6 +88,7 @@ class LaterErasures:
         topic: the topic.
         after: what brings the older state back, for the document of the application.
         break_pins: whether tags and branches that keep a snapshot with such records go.
+        engine: ``local`` or ``spark``, where files are read; None: by their size.
         progress: see :class:`winnow.pipeline.erase.scan.KeyScans`.
     """
 
@@ -98,10 +99,11 @@ class LaterErasures:
         after: str,
         *,
         break_pins: bool = True,
+        engine: str | None = None,
         progress: Progress = lambda done, total: None,
     ) -> None:
         self._installation, self._topic, self._after = installation, topic, after
-        self._break_pins, self._progress = break_pins, progress
+        self._break_pins, self._engine, self._progress = break_pins, engine, progress
         self._erasure_id = uuid.uuid4().hex
         self._later: tuple[ErasureDocument, ...] = ()
         self._attempts: list[ErasedFile] | None = None
@@ -170,7 +172,7 @@ class LaterErasures:
         self._scans = KeyScans(self._topic, keys, self._progress)
         self._row = IngestHeartbeat(installation, self._topic, self._erasure_id, least_number=state.first_valid_ingest)
         self._tasks = ErasureTasks(
-            installation, head, self._secret, list(wanted), None, call_id=self._erasure_id, begin=self._row.open
+            installation, head, self._secret, list(wanted), self._engine, call_id=self._erasure_id, begin=self._row.open
         )
         self._rewriting = Rewriting(installation, self._scans, self._erasure_id, head.location, self._tasks)
         self._find_files(log, head)
@@ -213,17 +215,14 @@ class LaterErasures:
         record_expiring_files(self._installation, self._topic, expiry, self._installation.now_ms())
 
     def _find_files(self, log: TopicLog, head: Head) -> None:
-        installation, state, scans = self._installation, head.state, self._scans
+        installation, scans = self._installation, self._scans
         if not self._covering:
             return
         scans.check_quarantine(installation.log.quarantine(self._topic, head))
-        live = [segment for some in log.segments(head).values() for segment in some]
-        scans.read_ahead(live, list_files_below(state.waiting_files, head.location), self._tasks)
-        holding = scans.scan_segments(live)
+        self._found = FoundFiles(*scans.scan_log(log, head, self._tasks))
         if self._attempts is None:
             self._attempts = scans.find_in_attempts(installation, head)
-        self._found = FoundFiles(holding, scans.scan_retired(state.waiting_files, head.location))
-        self._require_old(holding)
+        self._require_old(self._found.holding)
         self._snapshots = list_snapshots_naming(head.table, self._found.paths)
         require_no_pins(head, self._snapshots, break_pins=self._break_pins)
 
@@ -356,6 +355,7 @@ def apply_later_erasures(
     after: str,
     *,
     break_pins: bool = False,
+    engine: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> AppliedErasures:
     """Apply the erasures of the register that the newest head of ``topic`` does not know. Repeating changes nothing.
@@ -363,7 +363,7 @@ def apply_later_erasures(
     Raises: as :meth:`LaterErasures.look` and :meth:`LaterErasures.commit`.
     """
     log = installation.log.open(topic)
-    later = LaterErasures(installation, topic, after, break_pins=break_pins, progress=progress)
+    later = LaterErasures(installation, topic, after, break_pins=break_pins, engine=engine, progress=progress)
     later.look(log, log.newest_head())
     if later.is_behind:
         later.commit(log, lambda head: Change(state=head.state, summary={"winnow.operation": OPERATION}))

@@ -97,6 +97,7 @@ def apply_registered(
     topic: str,
     *,
     break_pins: bool = False,
+    engine: str | None = None,
     progress: Progress = lambda done, total: None,
 ) -> AppliedErasures:
     """Apply the erasures that only the register knows to a topic as it is, and delete the files that held their keys.
@@ -104,7 +105,7 @@ def apply_registered(
     Raises: as :func:`recover_without_erased`.
     """
     applied = apply_later_erasures(
-        installation, topic, "winnow erase --registered", break_pins=break_pins, progress=progress
+        installation, topic, "winnow erase --registered", break_pins=break_pins, engine=engine, progress=progress
     )
     _delete(installation, topic)
     return applied

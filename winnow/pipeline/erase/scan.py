@@ -15,6 +15,7 @@ from winnow.files.key_sets import KeySet
 from winnow.files.quarantine_files import INGEST_FOLDER_PREFIX
 from winnow.log.head import Head
 from winnow.log.quarantine import Quarantine
+from winnow.log.topic_log import TopicLog
 from winnow.pipeline.admin import leftovers
 from winnow.pipeline.erase.run_spark import ErasureTasks
 from winnow.pipeline.installation import Installation
@@ -50,13 +51,26 @@ class KeyScans:
     quarantine_files: int = 0
     digests: dict[str, str] = field(default_factory=dict)
 
-    def read_ahead(self, segments: Iterable[Segment], retired: Iterable[RetiredFile], tasks: ErasureTasks) -> None:
-        """Have ``tasks`` read live segments and retired files that were not read yet, if that is much.
+    def scan_log(
+        self, log: TopicLog, head: Head, tasks: ErasureTasks | None = None
+    ) -> tuple[list[Segment], list[RetiredFile]]:
+        """Read the live segments, and the files that left the log, which were not read yet; return those with a key.
+
+        ``tasks`` read them if that is much. A file that left the log and is gone holds none; one that cannot be read
+        may hold any.
 
         Raises:
-            DamagedSegmentError: a live one is missing or damaged; its records are restored first.
-            ConfigurationError, ServiceError, WinnowError: Spark did not end as it should.
+            DamagedSegmentError: a live segment is missing or damaged; its records are restored first.
+            ConfigurationError, ServiceError, WinnowError: the object store does not answer, or Spark did not end well.
         """
+        live = [segment for some in log.segments(head).values() for segment in some]
+        left_log = list_files_below(head.state.waiting_files, head.location)
+        if tasks is not None:
+            self._read_ahead(live, left_log, tasks)
+        return self._scan_segments(live), self._scan_retired(left_log)
+
+    def _read_ahead(self, segments: Iterable[Segment], retired: Iterable[RetiredFile], tasks: ErasureTasks) -> None:
+        """Have ``tasks`` read live segments and retired files that were not read yet, if that is much."""
         unread = [segment for segment in segments if segment.path not in self.live]
         others = [(file.path, file.size_bytes) for file in retired if not self._is_read(file.path)]
         size_bytes = sum(segment.size_bytes for segment in unread) + sum(each for _, each in others)
@@ -78,20 +92,13 @@ class KeyScans:
     def _is_read(self, path: str) -> bool:
         return path in self.others or path in self.live
 
-    def scan_segments(self, segments: Iterable[Segment]) -> list[Segment]:
-        """Read those of live ``segments`` that were not read yet; return all that hold a key.
-
-        Raises:
-            DamagedSegmentError: one is missing or damaged; its records are restored first.
-            ServiceError: the object store does not answer.
-        """
-        wanted = list(segments)
-        unread = [segment for segment in wanted if segment.path not in self.live]
+    def _scan_segments(self, segments: Sequence[Segment]) -> list[Segment]:
+        unread = [segment for segment in segments if segment.path not in self.live]
         self.known_bytes += sum(segment.size_bytes for segment in unread)
         for segment, hits in iterate_parallel(self._find, unread):
             self.live[segment.path] = hits
             self._move(segment.size_bytes)
-        return [segment for segment in wanted if self.live[segment.path].records]
+        return [segment for segment in segments if self.live[segment.path].records]
 
     def _find(self, segment: Segment) -> KeyHits:
         try:
@@ -101,18 +108,13 @@ class KeyScans:
         except FileNotFoundError as problem:
             raise make_damage_error(self.topic, segment, "is missing", NOTHING_ERASED) from problem
 
-    def scan_retired(self, files: Iterable[RetiredFile], location: str) -> list[RetiredFile]:
-        """Read the files below ``location`` that left the log and were not read yet; return all that hold a key.
-
-        One that is gone holds none; one that cannot be read may hold any.
-        """
-        wanted = list_files_below(files, location)
-        unread = [file for file in wanted if not self._is_read(file.path)]
+    def _scan_retired(self, files: Sequence[RetiredFile]) -> list[RetiredFile]:
+        unread = [file for file in files if not self._is_read(file.path)]
         self.known_bytes += sum(file.size_bytes for file in unread)
         for file, count in iterate_parallel(lambda file: self._count(file.path), unread):
             self.others[file.path] = count
             self._move(file.size_bytes)
-        return [file for file in wanted if self._get_count(file.path)]
+        return [file for file in files if self._get_count(file.path)]
 
     def _get_count(self, path: str) -> int:
         return self.live[path].records if path in self.live else self.others[path]

@@ -59,8 +59,7 @@ def find_key(
     head = log.head()
     grace_ms = log.config(head).retired_grace_ms
     scans = KeyScans(topic, GivenKeys([key]), progress)
-    live = scans.scan_segments(segment for some in log.segments(head).values() for segment in some)
-    waiting = scans.scan_retired(head.state.waiting_files, head.location)
+    live, waiting = scans.scan_log(log, head)
     condemned = {file.path for file in head.state.condemned}
     attempts = scans.find_in_attempts(installation, head)
     files = [
