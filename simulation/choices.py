@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Final, Protocol
 
 from simulation.script import ENDED, Fault, FaultKind, Place, Script, Start, Switch
 from simulation.turns import Adapter, Call
+from winnow.errors import DeletedTopicError, OlderHeadError, UnknownTopicError
 
 HOUR_MS: Final = 3_600_000
 
@@ -20,6 +21,7 @@ FAULT_PROBABILITIES: Final = {
     FaultKind.STAND_STILL: 0.003,
     FaultKind.REFUSE: 0.003,
     FaultKind.LOSE_ANSWER: 0.004,
+    FaultKind.CUT_OFF: 0.002,
     FaultKind.POWER_CUT: 0.0006,
     FaultKind.OLDER_CATALOG: 0.0005,
     FaultKind.LOST_CATALOG: 0.0003,
@@ -35,12 +37,21 @@ ACCIDENTS: Final = {*PROOFS, FaultKind.FOREIGN_COMMIT}
 COMMIT_FACTOR: Final = 20
 """How much more probable a fault is just before and after the catalog's row is swapped: there much is prepared, and
 what was looked at may have changed."""
-PAUSES_HOURS: Final = (0.1, 1, 30, 200)
+DURATIONS_HOURS: Final[Mapping[FaultKind, Sequence[float]]] = {
+    FaultKind.STAND_STILL: (0.1, 1, 30, 200),
+    FaultKind.CUT_OFF: (0.002, 0.01, 0.1),
+}
 ADVANCES_MS: Final = (1_000, 60_000, HOUR_MS, 26 * HOUR_MS)
 STEP_SHARES: Final = (0.8, 0.3)
 """Probability that a history has a step, for each of two sorts of histories."""
 ALWAYS: Final = ("ingest", "compact")
 """Steps without which nothing happens."""
+REMEDIES: Final[Mapping[type[BaseException], str]] = {
+    UnknownTopicError: "recover",
+    OlderHeadError: "recover",
+    DeletedTopicError: "restore-topic",
+}
+"""The step that an error tells to run next."""
 SKEWS_MS: Final = (0, 0, -50_000, 50_000)
 
 
@@ -56,6 +67,9 @@ class Choices(Protocol):
     def choose_turn(self, at: Place, awake: Sequence[str]) -> str:
         """Choose whose turn it is, of the processes that can go on."""
 
+    def note_error(self, error: BaseException) -> None:
+        """Note that a process ended with an error that people see."""
+
 
 def can_happen(kind: FaultKind, call: Call) -> bool:
     """Whether a fault can happen at a call."""
@@ -65,8 +79,16 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
         case FaultKind.LOSE_ANSWER:
             # A disk answers or the machine is gone; what lies behind a network can have done it and not say so.
             return call.is_done and call.writes and call.adapter in {Adapter.CATALOG, Adapter.STORE}
+        case FaultKind.CUT_OFF:
+            return can_happen(FaultKind.LOSE_ANSWER, call) or needs_service(call)
         case _:
             return True
+
+
+def needs_service(call: Call) -> bool:
+    """Whether a call begins that another machine has to answer, or a disk with room."""
+    is_written = call.adapter in {Adapter.STORAGE, Adapter.DISK} and call.writes and call.name != "delete"
+    return not call.is_done and (is_written or call.adapter in {Adapter.CATALOG, Adapter.STORE})
 
 
 def _choose_faults(random: Random) -> list[FaultKind]:
@@ -107,6 +129,7 @@ class RandomChoices:
         self._faults = _choose_faults(self._random)
         self._is_skewed = self._random.random() < 0.5
         self._pace_ms = self._random.choice((ADVANCES_MS[:2], ADVANCES_MS[:3], ADVANCES_MS))
+        self._remedies: list[str] = []
         self.starts: list[Start] = []
         self.faults: list[Fault] = []
         self.switches: list[Switch] = []
@@ -123,7 +146,10 @@ class RandomChoices:
             return None
         if running and self._random.random() >= START_PROBABILITY:
             return None
-        step = self._random.choices(list(self._steps), list(self._steps.values()))[0]
+        if self._remedies:
+            step = self._remedies.pop()
+        else:
+            step = self._random.choices(list(self._steps), list(self._steps.values()))[0]
         start = Start(
             f"{step}-{len(self.starts) + 1}",
             step,
@@ -139,8 +165,7 @@ class RandomChoices:
         factor = COMMIT_FACTOR if call.name == "swap_metadata" else 1
         for kind in self._faults:
             if can_happen(kind, call) and self._random.random() < FAULT_PROBABILITIES[kind] * factor:
-                hours = self._random.choice(PAUSES_HOURS) if kind is FaultKind.STAND_STILL else 0
-                fault = Fault(kind, at, hours)
+                fault = Fault(kind, at, self._random.choice(DURATIONS_HOURS.get(kind, (0,))))
                 self.faults.append(fault)
                 return fault
         return None
@@ -153,6 +178,11 @@ class RandomChoices:
         if chosen != choose_by_default(at, awake):
             self.switches.append(Switch(at, chosen))
         return chosen
+
+    def note_error(self, error: BaseException) -> None:
+        """Note that a process ended with an error that people see; half of the time they do what it says."""
+        if self._random.random() < 0.5:
+            self._remedies = [step for kind, step in REMEDIES.items() if isinstance(error, kind)]
 
 
 class ScriptedChoices:
@@ -179,6 +209,9 @@ class ScriptedChoices:
         """Choose whose turn it is, of the processes that can go on."""
         chosen = self._switches.get(at)
         return chosen if chosen is not None and chosen in awake else choose_by_default(at, awake)
+
+    def note_error(self, error: BaseException) -> None:
+        """The script has what people did then."""
 
 
 def choose_by_default(at: Place, awake: Sequence[str]) -> str:

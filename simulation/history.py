@@ -18,7 +18,7 @@ from sqlalchemy.exc import OperationalError
 
 from simulation.accidents import BACKUP_EVERY, Accidents
 from simulation.adapters import MODULE_STATE, Adapters
-from simulation.choices import ACCIDENTS, HOUR_MS, Choices
+from simulation.choices import ACCIDENTS, HOUR_MS, Choices, needs_service
 from simulation.disk import SyncedDisk
 from simulation.judge import BrokenPromiseError, Judge
 from simulation.script import ENDED, Fault, FaultKind, Place, Start
@@ -27,7 +27,7 @@ from simulation.steps import STEPS, TOPIC, StepContext, recover, run_creation
 from simulation.table_reader import find_path
 from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
-from winnow.errors import ServiceError, WinnowError
+from winnow.errors import ForeignTableError, ServiceError, WinnowError
 from winnow.log.namespaces import Namespaces
 from winnow.pipeline.compaction.assess import assess_topics
 from winnow.pipeline.erase.older_states import restore_without_erased
@@ -42,6 +42,8 @@ QUIET_STEPS: Final = ("settle", "compact", "sweep", "sweep", "sweep")
 """What runs when all faults have stopped, two days apart."""
 MAXIMUM_CALLS: Final = 60_000
 """Calls after which a history counts as one that does not end."""
+REFUSAL_MS: Final = 5_000
+"""How long a call takes that nobody answers."""
 
 
 @dataclass
@@ -78,6 +80,7 @@ class History:
         self._turns = Turns(self._meet, self._switch)
         self._processes: list[Process] = []
         self._now_ms = BASE_MS
+        self._cut_off_until_ms: dict[tuple[str, Adapter], int] = {}
         self._faults_are_on = False
         self._broken: str | None = None
         self._last_committer: Process | None = None
@@ -195,6 +198,10 @@ class History:
     def _meet(self, process: Process, call: Call) -> None:
         if not self._faults_are_on:
             return
+        if needs_service(call) and self._now_ms < self._cut_off_until_ms.get(_name_way(process, call), 0):
+            self._now_ms += REFUSAL_MS
+            process.was_refused = True
+            raise make_error(call)
         fault = self._choices.choose_fault(process.place, call)
         if fault is not None:
             self.outcome.faults[fault.kind] += 1
@@ -223,6 +230,13 @@ class History:
                 raise make_error(call)
             case FaultKind.LOSE_ANSWER:
                 self._tell(f"{process.name} gets an error {call}, which has had its effect")
+                process.was_refused = True
+                raise make_error(call)
+            case FaultKind.CUT_OFF:
+                owner, adapter = way = _name_way(process, call)
+                what = f"{owner} cannot reach the {adapter}" if owner else "the disk is full"
+                self._tell(f"{what} for {fault.hours:g} h, from {call} of {process.name} on")
+                self._cut_off_until_ms[way] = self._now_ms + round(fault.hours * HOUR_MS)
                 process.was_refused = True
                 raise make_error(call)
 
@@ -302,10 +316,23 @@ class History:
         elif isinstance(error, WinnowError) or (isinstance(error, OSError) and process.was_refused):
             self.outcome.errors[type(error).__name__] += 1
             self._tell(f"{process.name} ends with {type(error).__name__}: {str(error)[:160]}")
+            self._choices.note_error(error)
+            if isinstance(error, ForeignTableError):
+                self._roll_back(process)
         else:
             raise BrokenPromiseError(f"{process.name} ended with {type(error).__name__}: {error}") from error
         if not self._judge.is_removed:
             self._judge.judge_files()
+
+    def _roll_back(self, process: Process) -> None:
+        """Do what the error of ``process`` says, half of the time."""
+        can = self._is_present_head_named() and not self._accidents.originals
+        if can and Random(f"roll back {self._seed} {process.name}").random() < 0.5:
+            with self._disk.sync_new_files():
+                location = self._accidents.roll_back(TOPIC)
+            if location is not None:
+                self._judge.note_foreign_commit(location)
+                self._tell("somebody rolls back to Winnow's newest snapshot")
 
     # ------------------------------------------------------------------------------------------- the end
 
@@ -384,6 +411,12 @@ class History:
 
     def _tell(self, text: str) -> None:
         self.outcome.story.append(text)
+
+
+def _name_way(process: Process, call: Call) -> tuple[str, Adapter]:
+    """Name what fails for some time: the network of one process, or the disk of all."""
+    is_local = call.adapter in {Adapter.STORAGE, Adapter.DISK}
+    return ("", Adapter.DISK) if is_local else (process.name, call.adapter)
 
 
 def make_error(call: Call) -> Exception:

@@ -23,6 +23,7 @@ TYPED: Final = 0.5
 """Share of the tables of a latest state that have typed columns."""
 KEYLESS: Final = 0.4
 """Share of the topics with records that have no key, which wait in the quarantine."""
+SMALLEST_SEGMENT_BYTES: Final = "14"
 AHEAD_MS: Final = 10 * 365 * 24 * HOUR_MS
 
 
@@ -66,6 +67,8 @@ def _choose_log_config(seed: int) -> dict[str, str]:
     return {
         "cleanup.policy": random.choice(policies) if deletes else "compact",
         "segment.ms": "1",
+        # Where producers' clocks are ahead, a segment closes by its size alone.
+        "segment.bytes": SMALLEST_SEGMENT_BYTES,
         "min.cleanable.dirty.ratio": random.choice(["0", "0", "0.5"]),
         "delete.retention.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),
         "winnow.retired.grace.ms": random.choice(["0", str(HOUR_MS), str(48 * HOUR_MS)]),

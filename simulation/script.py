@@ -17,6 +17,7 @@ class FaultKind(StrEnum):
     STAND_STILL = "stand_still"
     REFUSE = "refuse"
     LOSE_ANSWER = "lose_answer"
+    CUT_OFF = "cut_off"
     POWER_CUT = "power_cut"
     OLDER_CATALOG = "older_catalog"
     LOST_CATALOG = "lost_catalog"
@@ -50,7 +51,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that happens at a place. ``hours``: how long the process stands still."""
+    """Something that happens at a place. ``hours``: how long the process stands still, or cannot reach a service."""
 
     kind: FaultKind
     at: Place

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -117,17 +117,24 @@ class StepContext:
 
 
 def run_creation(context: StepContext) -> None:
-    """Create the topic."""
+    """Create the topic, and give it a log: some ingests, perhaps a compaction."""
     create_topic(context.installation, TOPIC, PARTITIONS, dict(context.config))
+    for step in (_append, _append, _compact, _append)[: context.arguments.randrange(5)]:
+        step(context)
 
 
 def _ingest(context: StepContext) -> None:
     """Ingest a file that continues the log, and may begin before its end."""
+    # Where a record was compacted away, only a file that was ingested before may begin before the end.
+    _append(context, overlaps=(0, 0, 0, 0, 0, 0, 1, 2))
+
+
+def _append(context: StepContext, overlaps: Sequence[int] = (0,)) -> None:
     state = context.installation.log.open(TOPIC).head().state
     records = []
     for partition in context.arguments.sample(range(PARTITIONS), context.arguments.randint(1, PARTITIONS)):
         end = state.partitions[partition].log_end_offset
-        first = max(0, end - context.arguments.randrange(3))
+        first = max(0, end - context.arguments.choice(overlaps))
         last = end + context.arguments.randrange(1, MAXIMUM_APPENDED + 1)
         records += [context.source.get_record(partition, offset) for offset in range(first, last)]
     archive = context.folder / f"{context.name}.jsonl"
