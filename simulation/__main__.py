@@ -40,6 +40,7 @@ class Summary:
     calls: int = 0
     commits: int = 0
     steps: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -51,6 +52,7 @@ class Summary:
         self.calls += outcome.calls
         self.commits += outcome.commits
         self.steps += outcome.steps
+        self.operations += outcome.operations
         self.faults += outcome.faults
         self.pairs += outcome.pairs
         self.errors += outcome.errors
@@ -65,6 +67,7 @@ class Summary:
             "calls": self.calls,
             "commits": self.commits,
             "steps": dict(sorted(self.steps.items())),
+            "operations": dict(sorted(self.operations.items())),
             "faults": dict(sorted(self.faults.items())),
             "pairs": {f"{step} {kind}": count for (step, kind), count in sorted(self.pairs.items())},
             "errors": dict(sorted(self.errors.items())),
@@ -140,9 +143,10 @@ def _tell_broken(seed: int, script: Script, outcome: Outcome, options: argparse.
 
 def _describe(summary: Summary) -> str:
     faults = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.faults.items())) or "no faults"
+    operations = ", ".join(f"{count} {name}" for name, count in summary.operations.most_common())
     return (
         f"{summary.histories} histories, {sum(summary.steps.values())} processes, {summary.calls} calls, "
-        f"{summary.commits} commits; {faults}; {len(summary.pairs)} pairs of step and fault; "
+        f"{summary.commits} commits ({operations}); {faults}; {len(summary.pairs)} pairs of step and fault; "
         f"{len(summary.broken)} promises broken."
     )
 

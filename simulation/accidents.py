@@ -39,10 +39,13 @@ class Accidents:
         for name in _DATABASES:
             _copy_database(self._home / name, self._kept / name)
 
-    @property
-    def has_copies(self) -> bool:
-        """Whether copies were made."""
-        return self._kept.exists()
+    def has_copy(self, name: str) -> bool:
+        """Whether a copy of a database was made."""
+        return (self._kept / name).exists()
+
+    def forget_catalog(self) -> None:
+        """Forget the copy of the catalog, which names a table that is gone for good."""
+        (self._kept / "catalog.db").unlink(missing_ok=True)
 
     def put_back(self, name: str) -> None:
         """Put the copy of a database back."""

@@ -33,6 +33,7 @@ from winnow.engine import erasure_job
 from winnow.files import disk_sync, storage
 from winnow.log import document_copies, file_io, manifests
 from winnow.log.sql_catalog import LogSqlCatalog
+from winnow.pipeline import installation
 from winnow.pipeline.latest import table as latest_table
 from winnow.pipeline.spark import plan_job
 from winnow.pipeline.topics import leases
@@ -133,6 +134,7 @@ class Adapters:
         read_true_ms: the world's clock.
         disk: told of what is synced, and of what is deleted.
         note_swap: told of each commit of a table, in the process that made it: identifier and metadata file.
+        is_dead: tells whether the process that a lease names is dead.
     """
 
     def __init__(
@@ -141,12 +143,14 @@ class Adapters:
         read_true_ms: Callable[[], int],
         disk: SyncedDisk,
         note_swap: Callable[[str, str], None],
+        is_dead: Callable[[str], bool] = lambda _: False,
     ) -> None:
         self._changed: list[tuple[Any, str, Any]] = []
         self._read_clock_ms = read_clock_ms
         self._read_true_ms = read_true_ms
         self._disk = disk
         self._note_swap = note_swap
+        self._is_dead = is_dead
 
     def __enter__(self) -> Adapters:
         for name, writes in STORAGE_CALLS.items():
@@ -292,6 +296,7 @@ class Adapters:
         self._replace_everywhere("ThreadPoolExecutor", futures.ThreadPoolExecutor, InlineExecutor)
         self._set(ExecutorFactory, "get_or_create", staticmethod(InlineExecutor))
         self._replace_everywhere("renew_in_background", leases.renew_in_background, _do_not_renew)
+        self._replace_everywhere("is_process_dead", installation.is_process_dead, self._is_dead)
         for descriptor in _list_locking_properties():
             self._set(descriptor, "lock", nullcontext())
 

@@ -46,12 +46,12 @@ STEP_SHARES: Final = (0.8, 0.3)
 """Probability that a history has a step, for each of two sorts of histories."""
 ALWAYS: Final = ("ingest", "compact")
 """Steps without which nothing happens."""
-REMEDIES: Final[Mapping[type[BaseException], str]] = {
-    UnknownTopicError: "recover",
-    OlderHeadError: "recover",
-    DeletedTopicError: "restore-topic",
+REMEDIES: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
+    DeletedTopicError: ("restore-topic",),
+    UnknownTopicError: ("create-topic", "recover"),
+    OlderHeadError: ("recover",),
 }
-"""The step that an error tells to run next."""
+"""The steps of which an error tells one to run next."""
 SKEWS_MS: Final = (0, 0, -50_000, 50_000)
 
 
@@ -182,7 +182,8 @@ class RandomChoices:
     def note_error(self, error: BaseException) -> None:
         """Note that a process ended with an error that people see; half of the time they do what it says."""
         if self._random.random() < 0.5:
-            self._remedies = [step for kind, step in REMEDIES.items() if isinstance(error, kind)]
+            steps = next((steps for kind, steps in REMEDIES.items() if isinstance(error, kind)), ())
+            self._remedies = list(steps)
 
 
 class ScriptedChoices:

@@ -37,24 +37,33 @@ from winnow.pipeline.read.records import read_batches
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.partitions import resume_partitions
 from winnow.pipeline.topics.stored_rows import rebuild_store
+from winnow.values.model import AIRFLOW_HOLDER
 
 QUIET_STEPS: Final = ("settle", "compact", "sweep", "sweep", "sweep")
 """What runs when all faults have stopped, two days apart."""
 MAXIMUM_CALLS: Final = 60_000
 """Calls after which a history counts as one that does not end."""
+HOSTS: Final = ("host-a", "host-b")
+IN_AIRFLOW: Final = 0.5
+"""Share of the histories in which tasks of few DAG runs compact."""
+AIRFLOW_STEPS: Final = ("compact", "retry", "settle")
 REFUSAL_MS: Final = 5_000
 """How long a call takes that nobody answers."""
 
 
 @dataclass
 class Outcome:
-    """What came of a history. ``broken``: the promise that was broken, None: none was. ``story``: what happened."""
+    """What came of a history. ``broken``: the promise that was broken, None: none was. ``story``: what happened.
+
+    ``operations``: what was committed to the log while faults were on.
+    """
 
     broken: str | None = None
     story: list[str] = field(default_factory=list)
     calls: int = 0
     commits: int = 0
     steps: Counter[str] = field(default_factory=Counter)
+    operations: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     pairs: Counter[tuple[str, str]] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
@@ -82,6 +91,7 @@ class History:
         self._now_ms = BASE_MS
         self._cut_off_until_ms: dict[tuple[str, Adapter], int] = {}
         self._faults_are_on = False
+        self._is_in_airflow = Random(f"airflow {seed}").random() < IN_AIRFLOW
         self._broken: str | None = None
         self._last_committer: Process | None = None
         self._accidents = Accidents(folder / "home", folder / "copies")
@@ -98,7 +108,7 @@ class History:
         gc.collect()
         gc.freeze()  # most objects were imported, and need not be looked at after each killed process
         try:
-            with Adapters(self._read_clock_ms, self._read_true_ms, self._disk, self._note_swap):
+            with Adapters(self._read_clock_ms, self._read_true_ms, self._disk, self._note_swap, self._is_dead):
                 try:
                     self._run_all()
                 except BrokenPromiseError as problem:
@@ -140,8 +150,6 @@ class History:
             if start is not None:
                 self._start_step(start)
                 continue
-            if self._judge.is_removed:
-                return
             if not running:
                 break
             self._now_ms = max(self._now_ms, min(process.asleep_until_ms for process in running))
@@ -149,7 +157,8 @@ class History:
             chosen = self._choices.choose_turn(place, [process.name for process in awake])
             place = self._give_turn(next(process for process in awake if process.name == chosen))
         self._faults_are_on = False
-        self._come_to_rest()
+        if not self._judge.is_removed:
+            self._come_to_rest()
 
     def _give_turn(self, process: Process) -> Place:
         self._turns.give(process)
@@ -186,12 +195,33 @@ class History:
         environment = {"WINNOW_HOME": str(self._folder / "home"), "WINNOW_ENGINE__THREADS": "1"}
         settings = load_settings(cwd=self._folder, env=environment)
         process = get_process()
-        holder = None if process is None else f"host:1:{process.name}"
+        holder = None if process is None else self._name_holder(process)
         with (
             open_installation(settings, now_ms=self._read_clock_ms, holder=holder, actor="ann") as installation,
             installation.store.keep_open(),
         ):
             yield installation
+
+    def _name_holder(self, process: Process) -> str:
+        """Name whom leases of ``process`` belong to: it, on one of two machines; in Airflow its DAG run.
+
+        Tasks of a run share its leases, also one that is started again while the first time is not over.
+        """
+        random = Random(f"holder {self._seed} {process.name}")
+        if self._is_in_airflow and process.step in AIRFLOW_STEPS:
+            return f"{AIRFLOW_HOLDER}compact_topics:run-{random.randrange(2)}"
+        return f"{random.choice(HOSTS)}:{process.name}"
+
+    def _is_dead(self, holder: str) -> bool:
+        """Whether a holder is a process of the machine of the one that asks, and is not running: all that it can tell.
+
+        Those of a DAG run are none.
+        """
+        host, _, name = holder.partition(":")
+        asks = get_process()
+        if asks is None or host not in HOSTS or not self._name_holder(asks).startswith(f"{host}:"):
+            return False
+        return not any(each.name == name and each.is_running and not each.is_killed for each in self._processes)
 
     # ------------------------------------------------------------------------------------------- what happens
 
@@ -252,13 +282,15 @@ class History:
                 self._judge.note_older_catalog(None)
                 self._tell("all processes are stopped, and the catalog is lost")
                 self._kill_all()
-            case FaultKind.OLDER_CATALOG if self._accidents.has_copies and self._is_newest_commit_recorded():
+            case FaultKind.OLDER_CATALOG if (
+                self._accidents.has_copy("catalog.db") and self._is_newest_commit_recorded()
+            ):
                 self._accidents.put_back("catalog.db")
                 self._judge.note_older_catalog(self._accidents.find_metadata(TOPIC))
                 self._tell("all processes are stopped, and the catalog is put back as it was some commits ago")
                 # Nothing can stop one whose commit is on its way to just this head: the fork is seen later.
                 self._kill_all()
-            case FaultKind.OLDER_STORE if self._accidents.has_copies:
+            case FaultKind.OLDER_STORE if self._accidents.has_copy("store.db"):
                 self._accidents.put_back("store.db")
                 self._judge.note_older_store()
                 self._tell("the metadata store is put back as it was some commits ago")
@@ -275,13 +307,14 @@ class History:
     def _is_newest_commit_recorded(self) -> bool:
         """Whether its process came to its end with the store at hand: else a person has to choose whether it counts."""
         last = self._last_committer
-        if last is None or last.is_running or last.is_killed:
+        if self._judge.is_removed or last is None or last.is_running or last.is_killed:
             return False
         return last.error is None and not last.was_refused
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
-        return self._accidents.find_metadata(TOPIC) is not None and not self._judge.is_catalog_older
+        is_older = self._judge.is_catalog_older or self._judge.is_removed
+        return not is_older and self._accidents.find_metadata(TOPIC) is not None
 
     def _note_swap(self, identifier: str, metadata_location: str) -> None:
         process = get_process()
@@ -290,10 +323,17 @@ class History:
         if "quarantine" in identifier or TOPIC not in identifier:
             return
         try:
+            if self._judge.is_of_another_topic(metadata_location) and "latest" not in identifier:
+                running = [each.name for each in self._processes if each.is_running and each is not process]
+                self._judge = self._judge.succeed(running)
+                self._accidents.forget_catalog()
             if "latest" in identifier:
                 self._tell(f"{process.name} commits {self._judge.judge_latest_commit(metadata_location)}")
                 return
-            self._tell(f"{process.name} commits {self._judge.judge_commit(process.name, metadata_location)}")
+            what = self._judge.judge_commit(process.name, metadata_location)
+            self._tell(f"{process.name} commits {what}")
+            if self._faults_are_on:
+                self.outcome.operations[what.partition(":")[0]] += 1
             if self._judge.commits % BACKUP_EVERY == 0:
                 with unobserved(process):
                     self._accidents.back_up()

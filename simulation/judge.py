@@ -56,6 +56,9 @@ class Judge:
         self._expected: dict[str, dict[RecordId, SourceRecord]] = {}
         self._undoing: set[str] = set()
         self._taking_back: set[str] = set()
+        self._removing: set[str] = set()
+        self._from_before: frozenset[str] = frozenset()
+        self._config = config
         self._past = Past()
         self._erasures = ErasedKeys()
         self._erased_files: dict[Path, str] = {}
@@ -75,6 +78,7 @@ class Judge:
         self._superseded: list[tuple[Snapshot, int]] = []
         self._latest: dict[int, set[RecordId]] = {}
         self._metadata: str | None = None
+        self._table_uuid: str | None = None
         self._named_again: set[int] = set()
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
@@ -111,6 +115,30 @@ class Judge:
             self._delete_retentions_ms.add(int(overrides["delete.retention.ms"]))
         if "winnow.retired.grace.ms" in overrides:
             self._graces_ms.add(int(overrides["winnow.retired.grace.ms"]))
+
+    def expect_removal(self, process: str) -> None:
+        """``process`` removes the topic, without a grace."""
+        self._removing.add(process)
+
+    def is_of_another_topic(self, metadata_location: str) -> bool:
+        """Whether a commit is that of a topic of the same name, created since the one that is judged was removed."""
+        if not self.is_removed or self._metadata is None:
+            return False
+        return self._reader.read_table_uuid(metadata_location) != self._table_uuid
+
+    def succeed(self, running: Collection[str]) -> Judge:
+        """Return the judge of another topic of this name: the ``running`` processes may have meant this one.
+
+        What steps say of what they are about to do counts for both.
+        """
+        new = Judge(self._read_true_ms, self._config, self._reader.originals, self._find_quarantine)
+        new._expected, new._undoing, new._taking_back = self._expected, self._undoing, self._taking_back
+        new._removing, new._deletable, new._graces_ms = self._removing, self._deletable, self._graces_ms
+        new._delete_retentions_ms = self._delete_retentions_ms
+        new._erasures.requests = self._erasures.requests
+        new._from_before = frozenset(running)
+        new._store_was_older, new.commits = self._store_was_older, self.commits
+        return new
 
     # ------------------------------------------------------------------------------------------- what happens outside
 
@@ -151,14 +179,14 @@ class Judge:
         if self._head_is_foreign:
             raise BrokenPromiseError("The commit is one over another engine's snapshot.")
         before = self._snapshots()
-        self._metadata = metadata_location
+        self._metadata, self._table_uuid = metadata_location, self._reader.read_table_uuid(metadata_location)
         snapshots = self._reader.list_snapshots(metadata_location)
         if not snapshots:
             return "an empty table"
         current = snapshots[-1]
         if before and before[-1].snapshot_id != current.snapshot_id:
             self._superseded.append((before[-1], self._read_true_ms()))
-        if self._is_removal(current):
+        if self._is_removal(process, current):
             return "remove-topic: the topic is gone for good"
         partitions = self._reader.read_state(current)
         starts = {number: int(partition["log_start_offset"]) for number, partition in partitions.items()}
@@ -227,7 +255,7 @@ class Judge:
         winners = {place: self.acknowledged[place] for place in self._find_winners(places).values()}
         return {place for place, each in winners.items() if each.value is not None and each.key is not None}
 
-    def _is_removal(self, snapshot: Snapshot) -> bool:
+    def _is_removal(self, process: str, snapshot: Snapshot) -> bool:
         """Whether a commit removes a topic whose time of grace has passed since somebody deleted it."""
         match snapshot.operation:
             case "delete-topic":
@@ -236,7 +264,8 @@ class Judge:
                 self._deleted_at_ms = None
             case "remove-topic":
                 grace_ms = min(self._graces_ms) - _TOLERANCE_MS
-                if self._deleted_at_ms is None or self._read_true_ms() - self._deleted_at_ms < grace_ms:
+                age_ms = None if self._deleted_at_ms is None else self._read_true_ms() - self._deleted_at_ms
+                if process not in self._removing and (age_ms is None or age_ms < grace_ms):
                     raise BrokenPromiseError("The topic was removed before its time of grace had passed.")
                 self.is_removed = True
         return self.is_removed
@@ -302,6 +331,7 @@ class Judge:
     def _judge_taken_back(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
         """Judge that the log is as if what was taken back had never been."""
         if not self._past.is_known:
+            self._log_starts = {number: min(starts[number], start) for number, start in self._log_starts.items()}
             return
         newly = self._reader.read_undone(snapshot) - self._past.undone
         if not newly:
@@ -503,7 +533,7 @@ class Judge:
         Raises:
             BrokenPromiseError: a record of its file is not in the log.
         """
-        for place, record in self._expected.get(process, {}).items():
+        for place, record in {} if process in self._from_before else self._expected.get(process, {}).items():
             is_known = place in self.acknowledged or place in self._undone or self._erasures.was_old_copy(record)
             if not is_known and place[1] >= self._log_starts[place[0]]:
                 raise BrokenPromiseError(f"{_name(place)} is not in the log, and {process} said that it is.")

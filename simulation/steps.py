@@ -82,6 +82,13 @@ class Witness(Protocol):
     def expect_configuration(self, overrides: Mapping[str, str]) -> None:
         """The topic may get this configuration."""
 
+    def expect_removal(self, process: str) -> None:
+        """``process`` removes the topic, without a grace."""
+
+    @property
+    def is_removed(self) -> bool:
+        """Whether the topic is gone for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
@@ -314,6 +321,18 @@ def _delete_topic(context: StepContext) -> None:
     restore_without_erased(context.installation, TOPIC)
 
 
+def _remove_topic(context: StepContext) -> None:
+    """Delete the topic for good."""
+    context.witness.expect_removal(context.name)
+    delete_topic(context.installation, TOPIC, now=True)
+
+
+def _create_topic(context: StepContext) -> None:
+    """Create another topic of the name of one that is gone for good."""
+    if context.witness.is_removed:
+        run_creation(context)
+
+
 def _restore_topic(context: StepContext) -> None:
     """Bring the topic back if it is deleted."""
     restore_without_erased(context.installation, TOPIC)
@@ -324,7 +343,11 @@ def recover(context: StepContext) -> None:
     try:
         recover_without_erased(context.installation, TOPIC, run=True)
     except UnknownTopicError:
-        for folder in context.folder.glob(f"home/warehouse/{DEFAULT_NAMESPACE}/{TOPIC}-*"):
+        if context.witness.is_removed:
+            return
+        folders = context.folder.glob(f"home/warehouse/{DEFAULT_NAMESPACE}/{TOPIC}-*")
+        # Of a topic that was removed before, folders with files of others may be left.
+        for folder in sorted(each for each in folders if any(each.glob("metadata/*.metadata.json"))):
             adopt_without_erased(context.installation, TOPIC, folder.as_uri(), run=True)
 
 
@@ -381,6 +404,8 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "resume": Step(_resume, 1),
         "delete-topic": Step(_delete_topic, 1),
         "restore-topic": Step(_restore_topic, 1),
+        "remove-topic": Step(_remove_topic, 2),
+        "create-topic": Step(_create_topic, 3),
         "recover": Step(recover, 1),
         "rebuild-store": Step(_rebuild_store, 1),
         "import-checkpoint": Step(_import_checkpoint, 1),

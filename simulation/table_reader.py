@@ -56,6 +56,10 @@ class TableReader:
         current = document.get("current-snapshot-id")
         return sorted(snapshots, key=lambda snapshot: snapshot.snapshot_id == current)
 
+    def read_table_uuid(self, metadata_location: str) -> str:
+        """Read which table a metadata file is of."""
+        return str(json.loads(self._read(find_path(metadata_location)))["table-uuid"])
+
     def read_state(self, snapshot: Snapshot) -> dict[int, dict[str, Any]]:
         """Read the partitions of a snapshot's state document, by number."""
         assert snapshot.state_path is not None

@@ -43,17 +43,17 @@ def orphan():
 def worker(ready):
     os.waitpid(fork(task), 0)
     os.write(ready, b"x")
-    time.sleep(60)
+    time.sleep(600)
 
 def scheduler(ready):
     fork(lambda: worker(ready))
     burn(time.process_time() + 0.2)
-    time.sleep(60)
+    time.sleep(600)
 
 def processor(ready):
     os.waitpid(fork(lambda: burn(time.process_time() + 0.25)), 0)
     os.write(ready, b"x")
-    time.sleep(60)
+    time.sleep(600)
 
 adopt_orphans()
 heard, ready = os.pipe()
@@ -83,7 +83,7 @@ def test_cpu_of_ended_and_orphaned_task_processes_is_counted_apart_from_the_sche
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert ended.returncode == 0, ended.stderr
     found = json.loads(ended.stdout)
