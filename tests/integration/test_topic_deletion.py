@@ -24,7 +24,6 @@ from tests.support.world import (
 from winnow.clock import read_wall_clock_ms
 from winnow.errors import (
     BadInputError,
-    CommitConflictError,
     ConfigurationError,
     DeletedTopicError,
     UnknownTopicError,
@@ -302,7 +301,7 @@ def test_ingest_that_was_prepared_for_the_deleted_topic_does_not_land_in_its_nam
         delete_topic(world.installation, TOPIC, now=True)
         create(world)
 
-    with run_between_head_and_commit(create_again), pytest.raises(CommitConflictError, match="created again"):
+    with run_between_head_and_commit(create_again), pytest.raises(UnknownTopicError, match="created again"):
         world.ingest(RECORDS)
     assert (world.read(), world.snapshot_ids()) == ([], [])
 

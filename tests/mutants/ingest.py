@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import assign, drop_operand, drop_statement, replace
+from tests.mutants.changes import assign, drop_keyword, drop_operand, drop_statement, replace
 from tests.mutants.mutant import Mutant
 
 INGEST = (
@@ -94,4 +94,10 @@ INGEST = (
     Mutant("namesake-withdrawn", "a refused ingest removes another topic of the same name")
     .changes("withdraw_topic", drop_operand("table_uuid"))
     .caught_by("test_namesake_that_was_created_since_stays"),
+    Mutant("namesake-committed-to", "a call that stood still while its topic was created again changes the new one")
+    .changes("TopicLog.commit", drop_statement("require_same_topic"))
+    .caught_by("test_call_that_stands_still_in_its_commit_changes_nothing_in_another_topic"),
+    Mutant("namesake-s-records-deleted", "records are deleted from a topic that took the name since the command looked")
+    .changes("delete_records.delete_records", drop_keyword("log"))
+    .caught_by("test_call_that_stands_still_after_a_look_changes_nothing_in_another_topic"),
 )

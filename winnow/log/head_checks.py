@@ -52,6 +52,20 @@ def update_segment_digest(
     )
 
 
+def require_same_topic(topic: str, table_uuid: str, *, seen: str | None) -> None:
+    """Check that the table to commit to is the one that the call looked at; ``seen``: the UUID of that one.
+
+    Raises:
+        UnknownTopicError: it is another topic's of the same name. To repeat the call by itself would change that one.
+    """
+    if table_uuid != seen:
+        raise UnknownTopicError(
+            f"Topic {topic} was deleted for good while this call was at work, and created again.",
+            left="Nothing of this call landed in the new one.",
+            next="Run it again if it is meant for that one.",
+        )
+
+
 def require_segments(topic: str, recorded: SegmentDigest, found: SegmentDigest, manifest_list: str) -> None:
     """Check the digest of the segments that a head's manifests name against the one in the head's state.
 

@@ -70,6 +70,9 @@ MAXIMUM_CLOCK_DIFFERENCE_MS = 86_400_000
 class TopicLog:
     """The log of one topic. Cheap to make; every method loads the head anew.
 
+    It commits to the topic whose head it loaded first: another one of the name, created since, is not what its user
+    looked at.
+
     ``copies``: the folder in which the copies of all topics' documents lie. ``before_commit`` may refuse a commit.
     """
 
@@ -91,6 +94,7 @@ class TopicLog:
         self._defaults = defaults or {}
         self._before_commit = before_commit or (lambda: None)
         self._manifests_listed: tuple[int | None, int] = (None, 0)
+        self._table_uuid: str | None = None
 
     # ------------------------------------------------------------------ reading
 
@@ -182,6 +186,7 @@ class TopicLog:
             self._guard.record(head)
 
     def _require_not_deleted(self, head: Head, even_deleted: bool) -> Head:
+        self._table_uuid = self._table_uuid or head.table_uuid
         if head.state.deleted_at_ms is not None and not even_deleted:
             raise make_deleted_error(head.state)
         return head
@@ -381,12 +386,14 @@ class TopicLog:
             OlderHeadError: the catalog is older than what was recorded after the last commit.
             DeletedTopicError: the topic is deleted, and ``even_deleted`` is not set.
             PlanVoidError: a file to remove is no longer in the log.
+            UnknownTopicError: the topic that was looked at is gone, and this is another one of its name.
             CommitConflictError: other commits came first :data:`MAXIMUM_COMMIT_TRIES` times.
             CommitUnknownError: the catalog did not confirm the commit; nothing was cleaned up.
             Also the errors of ``build`` and ``before_commit``.
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             head = (self.head if over_older else self.newest_head)(even_deleted=even_deleted)
+            head_checks.require_same_topic(self.topic, head.table_uuid, seen=self._table_uuid)
             committed, begun_ms = None, read_wall_clock_ms()
             # Paused here, it goes on with a head whose files may be swept: the next try begins with the newest.
             with suppress(OutdatedHeadError), self.notice_newer_head(head.table):

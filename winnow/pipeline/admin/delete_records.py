@@ -105,7 +105,7 @@ def delete_records(
         deletion = RecordsDeletion(change_id, at_ms, count_receipts(state), raises)
         return replace(state, deletions=(*state.deletions, deletion)[-MAXIMUM_DELETIONS:])
 
-    _, changed = change_states(installation, topic, change, operation="delete-records", note=note)
+    _, changed = change_states(installation, topic, change, operation="delete-records", note=note, log=log)
     if changed:
         starts = [f"{topic}-{each.partition} below {each.log_start_offset:,}" for each in results.values()]
         details = [*starts, *describe_approval(approval)]

@@ -19,6 +19,7 @@ from winnow.errors import (
     DeletedTopicError,
     EraseRefusedError,
     RunAgainError,
+    UnknownTopicError,
     ValidationFailedError,
 )
 from winnow.files.key_sets import GivenKeys
@@ -159,7 +160,7 @@ class _Erasure:
             except _ErasedBeforeError as found:
                 self._discard()
                 document = found.document
-            except (EraseRefusedError, ValidationFailedError, CommitConflictError, DeletedTopicError):
+            except (EraseRefusedError, ValidationFailedError, CommitConflictError, UnknownTopicError):
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from winnow.arrivals.erased_records import select_counting_erasures
 from winnow.errors import (
     CommitConflictError,
-    DeletedTopicError,
     EraseRefusedError,
     RunAgainError,
+    UnknownTopicError,
     ValidationFailedError,
 )
 from winnow.files.key_sets import DigestedKeys
@@ -194,7 +194,7 @@ class LaterErasures:
                 committed = log.commit(
                     lambda head: self._extend(log, head, build(head)), even_deleted=even_deleted, over_older=over_older
                 )
-            except (EraseRefusedError, ValidationFailedError, CommitConflictError, DeletedTopicError):
+            except (EraseRefusedError, ValidationFailedError, CommitConflictError, UnknownTopicError):
                 # Only where certainly nothing refers to these files; after any other error they stay, for a sweep.
                 self._discard()
                 raise

@@ -14,9 +14,9 @@ from winnow.config.topic import TopicConfig
 from winnow.errors import (
     BadInputError,
     CommitConflictError,
-    DeletedTopicError,
     OutdatedHeadError,
     ServiceError,
+    UnknownTopicError,
     WinnowError,
     say_left,
 )
@@ -161,7 +161,7 @@ class IngestCommit:
             self._write_kept()
             storage.sync(segment.path for segment in [*self.segments, *self.kept])
             committed = self.log.commit(lambda head: self._build_change(head, taken))
-        except (LogMovedError, BadInputError, CommitConflictError, DeletedTopicError):
+        except (LogMovedError, BadInputError, CommitConflictError, UnknownTopicError):
             # Only where certainly nothing refers to these files; after any other error they stay.
             if self.kept:
                 self.remove([segment.path for segment in self.kept])

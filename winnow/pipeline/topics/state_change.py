@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from winnow.log.head import Change, Head
+from winnow.log.topic_log import TopicLog
 from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.overview import refresh_overview
 from winnow.report.events import log_event
@@ -24,10 +25,12 @@ def change_states(
     operation: str,
     summary: Mapping[str, str] | None = None,
     note: Callable[[TopicState], TopicState] = lambda state: state,
+    log: TopicLog | None = None,
 ) -> tuple[TopicState, bool]:
     """Commit the partition states that ``change`` makes of the carried state; return them, and whether any changed.
 
-    ``change`` is called again if another commit came first; ``note`` adds to the state what it did. The metadata store
+    ``change`` is called again if another commit came first; ``note`` adds to the state what it did. ``log``: by which
+    the caller has looked at the topic, so that no other one of its name is changed. The metadata store
     is updated even if nothing changed, so repeating a call repairs the store after a crash between the commit and the
     store.
 
@@ -35,7 +38,7 @@ def change_states(
         CommitConflictError, CommitUnknownError, ServiceError, UnknownTopicError, ForeignTableError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`; also the errors of ``change``.
     """
-    log = installation.log.open(topic)
+    log = log or installation.log.open(topic)
     moved: list[int] = []
 
     def build(head: Head) -> Change:
