@@ -112,9 +112,6 @@ ERASE = (
     Mutant("erase-though-void", "an erasure whose files a sweep has deleted is committed")
     .changes("_Erasure._build", never("is_voided"))
     .caught_by("test_erasure_that_a_sweep_took_for_dead_commits_nothing"),
-    Mutant("erase-of-another-life", "keys are erased from a topic that was created again meanwhile")
-    .changes("_Erasure._build", never("table_uuid"))
-    .caught_by("test_topic_that_is_created_again_meanwhile_keeps_its_records"),
     Mutant("erase-reads-any-file", "whoever may start a run has any file of the worker read as keys")
     .changes("read_permitted_key_file", assign("uri", "find_below_roots"))
     .caught_by("test_a_file_outside_of_the_roots_is_refused_whether_it_is_there_or_not[outside.txt]"),

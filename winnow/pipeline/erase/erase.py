@@ -176,12 +176,6 @@ class _Erasure:
 
     def _build(self, head: Head) -> Change:
         installation, state = self._installation, head.state
-        if head.table_uuid != self._head.table_uuid:
-            raise RunAgainError(
-                f"Topic {self._log.topic} was removed and created again while its keys were being erased.",
-                left="The topic as it is now was not changed.",
-                next="Run it again.",
-            )
         if self._row.is_voided(state):
             raise RunAgainError(
                 f"This erasure of keys of topic {self._log.topic} was ended by another one, or by a sweep that took it "
