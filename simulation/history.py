@@ -230,8 +230,7 @@ class History:
             return
         if needs_service(call) and self._now_ms < self._cut_off_until_ms.get(_name_way(process, call), 0):
             self._now_ms += REFUSAL_MS
-            process.was_refused = True
-            raise make_error(call)
+            _refuse(process, call)
         fault = self._choices.choose_fault(process.place, call)
         if fault is not None:
             self.outcome.faults[fault.kind] += 1
@@ -256,19 +255,16 @@ class History:
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
-                process.was_refused = True
-                raise make_error(call)
+                _refuse(process, call)
             case FaultKind.LOSE_ANSWER:
                 self._tell(f"{process.name} gets an error {call}, which has had its effect")
-                process.was_refused = True
-                raise make_error(call)
+                _refuse(process, call)
             case FaultKind.CUT_OFF:
                 owner, adapter = way = _name_way(process, call)
                 what = f"{owner} cannot reach the {adapter}" if owner else "the disk is full"
                 self._tell(f"{what} for {fault.hours:g} h, from {call} of {process.name} on")
                 self._cut_off_until_ms[way] = self._now_ms + round(fault.hours * HOUR_MS)
-                process.was_refused = True
-                raise make_error(call)
+                _refuse(process, call)
 
     def _kill_all(self) -> NoReturn:
         for process in self._processes:
@@ -325,7 +321,7 @@ class History:
         try:
             if self._judge.is_of_another_topic(metadata_location) and "latest" not in identifier:
                 running = [each.name for each in self._processes if each.is_running and each is not process]
-                self._judge = self._judge.succeed(running)
+                self._judge = self._judge.make_successor(running)
                 self._accidents.forget_catalog()
             if "latest" in identifier:
                 self._tell(f"{process.name} commits {self._judge.judge_latest_commit(metadata_location)}")
@@ -451,6 +447,11 @@ class History:
 
     def _tell(self, text: str) -> None:
         self.outcome.story.append(text)
+
+
+def _refuse(process: Process, call: Call) -> NoReturn:
+    process.was_refused = True
+    raise make_error(call)
 
 
 def _name_way(process: Process, call: Call) -> tuple[str, Adapter]:

@@ -126,8 +126,8 @@ class Judge:
             return False
         return self._reader.read_table_uuid(metadata_location) != self._table_uuid
 
-    def succeed(self, running: Collection[str]) -> Judge:
-        """Return the judge of another topic of this name: the ``running`` processes may have meant this one.
+    def make_successor(self, running: Collection[str]) -> Judge:
+        """Make the judge of another topic of this name: the ``running`` processes may have meant this one.
 
         What steps say of what they are about to do counts for both.
         """
