@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Index, ScalarSelect, func, select
+from sqlalchemy import ColumnElement, Index, Select, func, literal, select
 from sqlalchemy.orm import Session
 
 from winnow.clock import DAY_MS
@@ -153,42 +153,57 @@ class ReceiptFigures(StorePart):
 
         The runs of one Spark application take the same time, so that the longest of them stands for all.
         """
-        run = tables.RunTable
-        duration_ms = _ROW.finished_at_ms - run.opened_at_ms
-        application = _ROW.plan_id if rank is RunRank.DEAREST else func.coalesce(_select_job_id(), _ROW.plan_id)
-        key: dict[RunRank, ColumnElement[Any]] = {
-            RunRank.LONGEST: func.coalesce(duration_ms, -1),
-            RunRank.DEAREST: func.coalesce(_ROW.cpu_seconds, _ROW.seconds),
-        }
-        worst = (key[rank].desc(), _ROW.finished_at_ms.desc(), _ROW.plan_id)
-        ranked = (
-            select(
-                *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, duration_ms.label("duration_ms"), _ROW.partitions),
-                *(_ROW.bytes_in, _SAVED.label("bytes_saved"), _ROW.seconds, _ROW.cpu_seconds),
-                func.count().over(partition_by=application).label("runs"),
-                func.row_number().over(partition_by=application, order_by=worst).label("place"),
-                key[rank].label("key"),
-            )
-            .outerjoin(run, run.plan_id == _ROW.plan_id)
-            .where(_ROW.finished_at_ms >= since_ms)
-            .subquery()
-        )
-        *shown, place, by = ranked.c
-        order = (by.desc(), ranked.c.finished_at_ms.desc(), ranked.c.plan_id)
-        statement = select(*shown).where(place == 1).order_by(*order).limit(limit)
+        statement = _select_longest(since_ms) if rank is RunRank.LONGEST else _select_dearest(since_ms)
         with self._database.reading() as session:
-            return [RankedRun(*figures) for figures in session.execute(statement)]
+            return [RankedRun(*figures) for figures in session.execute(statement.limit(limit))]
 
 
-def _select_job_id() -> ScalarSelect[str | None]:
-    """Select the Spark application that wrote what the run of a receipt published."""
+_DURATION_MS: Final = _ROW.finished_at_ms - tables.RunTable.opened_at_ms
+
+_SHOWN: Final = (
+    *(_ROW.plan_id, _ROW.topic, _ROW.finished_at_ms, _DURATION_MS.label("duration_ms"), _ROW.partitions),
+    *(_ROW.bytes_in, _SAVED.label("bytes_saved"), _ROW.seconds, _ROW.cpu_seconds),
+)
+"""The fields of a :class:`RankedRun` but the last."""
+
+
+def _select_dearest(since_ms: int) -> Select[Any]:
+    cost = func.coalesce(_ROW.cpu_seconds, _ROW.seconds)
+    return (
+        select(*_SHOWN, literal(1))
+        .outerjoin(tables.RunTable, tables.RunTable.plan_id == _ROW.plan_id)
+        .where(_ROW.finished_at_ms >= since_ms)
+        .order_by(cost.desc(), _ROW.finished_at_ms.desc(), _ROW.plan_id)
+    )
+
+
+def _select_longest(since_ms: int) -> Select[Any]:
+    """Of each Spark application the run that took longest, with the number of its runs."""
+    run, written = tables.RunTable, _select_applications().subquery()
+    listed = (
+        select(*_SHOWN, func.coalesce(written.c.job_id, _ROW.plan_id).label("application"))
+        .outerjoin(run, run.plan_id == _ROW.plan_id)
+        .outerjoin(written, written.c.plan_id == _ROW.plan_id)
+        .where(_ROW.finished_at_ms >= since_ms)
+        .subquery()
+    )
+    *shown, application = listed.c
+    worst = (func.coalesce(listed.c.duration_ms, -1).desc(), listed.c.finished_at_ms.desc(), listed.c.plan_id)
+    runs = func.count().over(partition_by=application).label("runs")
+    place = func.row_number().over(partition_by=application, order_by=worst).label("place")
+    ranked = select(*shown, runs, place).subquery()
+    order = (func.coalesce(ranked.c.duration_ms, -1).desc(), ranked.c.finished_at_ms.desc(), ranked.c.plan_id)
+    return select(*list(ranked.c)[:-1]).where(ranked.c.place == 1).order_by(*order)
+
+
+def _select_applications() -> Select[Any]:
+    """Select for each plan the Spark application that wrote what its run published."""
     plan, job, run = SparkJobPlan, SparkJobTable, tables.RunTable
     return (
-        select(func.max(plan.job_id))
+        select(plan.plan_id, func.max(plan.job_id).label("job_id"))
         .join(job, job.job_id == plan.job_id)
-        .where(plan.plan_id == _ROW.plan_id, job.attempt == run.attempt)
-        .correlate(_ROW, run)
-        .scalar_subquery()
+        .join(run, (run.plan_id == plan.plan_id) & (run.attempt == job.attempt))
+        .group_by(plan.plan_id)
     )
 
 
