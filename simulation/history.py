@@ -425,6 +425,7 @@ class History:
             assert table is not None
             self._judge.judge_latest_table(table.metadata_location)
         self._judge.judge_erased_files(self._folder / "home")
+        self._judge.judge_job_documents(find_path(installation.settings.staging))
 
     def _finish(self, process: Process) -> None:
         while process.is_running:

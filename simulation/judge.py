@@ -18,6 +18,8 @@ from simulation.erasures import ErasedKeys, ErasureRequest
 from simulation.past import Past
 from simulation.source import PARTITIONS, SourceRecord
 from simulation.table_reader import Snapshot, TableReader, find_path
+from winnow.engine.erasure_plans import ERASE_JOB
+from winnow.engine.job_notes import NOTES
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 
 RecordId = tuple[int, int]
@@ -599,6 +601,16 @@ class Judge:
         orphans = sorted(set((table_folder / "data").rglob("*.parquet")) - named)
         if orphans:
             raise BrokenPromiseError(f"{orphans[0].relative_to(table_folder)} is named by nothing and stays.")
+
+    def judge_job_documents(self, staging: Path) -> None:
+        """Judge that no note of a job lies there, and no plan or result of one whose tasks erased.
+
+        Raises:
+            BrokenPromiseError: one does.
+        """
+        left = [path for folder in (NOTES, ERASE_JOB) for path in (staging / folder).rglob("[!.]*.json")]
+        if left:
+            raise BrokenPromiseError(f"{left[0].relative_to(staging)} stays in the staging area.")
 
     def judge_reading(self, rows: list[dict[str, Any]]) -> None:
         """Judge what Winnow's own reader returns, offset by offset.

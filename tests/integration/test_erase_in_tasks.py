@@ -24,6 +24,7 @@ from tests.support.erasing import (
 from tests.support.in_process_jobs import prefer_tasks_for_erasures
 from tests.support.world import TOPIC, FakeClock, World, open_world, record
 from winnow.clock import read_wall_clock_ms
+from winnow.config.topic import TopicConfig
 from winnow.engine import erasure_job
 from winnow.engine.erasure_job import TaskSource, run_erasure_plan
 from winnow.engine.erasure_plans import SEARCH, ErasureFile, ErasureJobPlan, ErasureOutcome
@@ -261,7 +262,7 @@ def test_documents_of_an_erasure_that_was_killed_go_with_a_sweep(world: World, m
     """Also of one that was killed before it wrote a file; those of others stay."""
     staging = storage.join(world.installation.settings.staging, "erase")
     with monkeypatch.context() as patch:
-        patch.setattr(plan_job, "remove_job_documents", lambda _: None)
+        patch.setattr(plan_job, "end_job", lambda *_: None)
         patch.setattr(rewriting.Rewriting, "write", kill)
         patch.setattr(Ingests, "close", lambda *_: None)
         with pytest.raises(KeyboardInterrupt):
@@ -270,7 +271,7 @@ def test_documents_of_an_erasure_that_was_killed_go_with_a_sweep(world: World, m
     storage.write_bytes(other, b"of another")
     assert len(storage.list_files(staging)) == 3
     for _ in range(3):
-        world.clock.now_ms += 200_000_000
+        world.clock.now_ms += TopicConfig.parse({}).retired_grace_ms
         sweep_topics(world.installation, [TOPIC])
     assert [file.uri for file in storage.list_files(staging)] == [other]
     assert world.installation.store.ingests.list_open(TOPIC) == []

@@ -20,9 +20,9 @@ from tests.support.in_process_jobs import READ_CORES, run_read_job
 from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.config.topic import TopicConfig
 from winnow.engine import latest_records, read_parts, task_planning
+from winnow.engine.job_notes import NOTES, JobNote, write_job_note
 from winnow.engine.read_job import run_read_unit
-from winnow.engine.read_notes import write_read_note
-from winnow.engine.read_plans import ReadKind, locate_read_files
+from winnow.engine.read_plans import READ_JOB, ReadKind, locate_read_files
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError
 from winnow.files import storage
 from winnow.pipeline.admin.sweep import sweep_topics
@@ -36,6 +36,7 @@ from winnow.pipeline.spark.plan_job import run_plan_job
 from winnow.pipeline.topics.definition import alter_topic
 from winnow.pipeline.topics.deletion import delete_topic
 from winnow.pipeline.topics.topic_view import load_topic_view
+from winnow.values import documents
 
 world = define_world(
     2,
@@ -79,7 +80,8 @@ def read_rows(folder: Path) -> pa.Table:
 
 
 def list_staged(world: World) -> list[str]:
-    return [file.uri for file in storage.list_files(storage.join(world.installation.settings.staging, "read"))]
+    staging = world.installation.settings.staging
+    return [file.uri for folder in (NOTES, READ_JOB) for file in storage.list_files(storage.join(staging, folder))]
 
 
 def plan_all(world: World) -> Any:
@@ -266,10 +268,11 @@ def test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_t
     command = [sys.executable, "-c", KILLED_READING, str(world.folder), str(world.clock()), str(folder)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert len(list(folder.parent.iterdir())) == len(["the folder", "a draft", "its lock"])
-    (note,) = (uri for uri in list_staged(world) if f"{TOPIC}@" in uri and uri.endswith(".json"))
-    begin = note.removesuffix(".json")
-    foreign = [f"{begin[:-1]}g/part-000000.parquet.{'0' * 32}", f"{begin[:-1]}g.json"]
-    other_topic = note.replace(f"{TOPIC}@", "others@")
+    (note,) = (uri for uri in list_staged(world) if f"/{TOPIC}@{READ_JOB}@" in uri)
+    plan_id = note.rpartition("@")[2].removesuffix(".json")
+    begin = locate_read_files(world.installation.settings.staging, TOPIC, plan_id)
+    foreign = [f"{begin[:-1]}g/part-000000.parquet.{'0' * 32}", note.replace(".json", "g.json")]
+    other_topic = note.replace(f"/{TOPIC}@", "/others@")
     for uri in (*foreign, other_topic):
         storage.write_bytes(uri, storage.read_bytes(note))
     left = list_staged(world)
@@ -294,19 +297,22 @@ def test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_t
 
 def test_a_note_that_says_something_else_than_its_name_names_nothing(world: World) -> None:
     """Whoever writes to the staging area gets no other topic's files deleted, and none of a reading at work."""
-    staging = world.installation.settings.staging
-    plan = replace(
-        plan_all(world)[1], plan_id="a" * 32, root=staging, folder=locate_read_files(staging, TOPIC, "a" * 32)
-    )
-    storage.write_bytes(f"{plan.folder}/part-000000.parquet.{'0' * 32}", b"records")
-    write_read_note(plan, world.clock())
+    staging, note = world.installation.settings.staging, JobNote(READ_JOB, TOPIC, "a" * 32, world.clock())
+    part = f"{locate_read_files(staging, TOPIC, note.plan_id)}/part-000000.parquet.{'0' * 32}"
+    storage.write_bytes(part, b"records")
+    write_job_note(staging, note)
+    (place,) = (uri for uri in list_staged(world) if uri != part)
     left = list_staged(world)
-    for note in (replace(plan, topic="others"), replace(plan, plan_id="b" * 32)):
-        write_read_note(note, 0)
+    for told in (
+        replace(note, topic="others", began_ms=0),
+        replace(note, plan_id="b" * 32, began_ms=0),
+        replace(note, job="compact", began_ms=0),
+    ):
+        storage.write_bytes(place, documents.dump_json(told))
         (report,) = sweep_topics(world.installation, [TOPIC])
-        assert report.unnamed == (f"{plan.folder}.json",)
+        assert report.unnamed == (place,)
         assert list_staged(world) == left
-    write_read_note(plan, world.clock())
+    write_job_note(staging, note)
     sweep_topics(world.installation, [TOPIC])
     assert list_staged(world) == left
     delete_topic(world.installation, TOPIC, now=True)

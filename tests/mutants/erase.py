@@ -6,7 +6,6 @@ from tests.mutants.changes import (
     always,
     assign,
     drop_keyword,
-    drop_operand,
     drop_statement,
     never,
     replace,
@@ -166,12 +165,6 @@ ERASE = (
     Mutant("erasing-task-hides-damage", "a damaged segment counts as one without the keys")
     .changes("ErasureTasks._process_files", never("finding"))
     .caught_by("test_damaged_segment_found_by_a_task_is_named"),
-    Mutant("erasing-documents-stay", "plans with digests of erased keys stay in the staging area for ever")
-    .changes("delete_of_ingests", drop_statement("_delete_erasing_documents"))
-    .caught_by("test_documents_of_an_erasure_that_was_killed_go_with_a_sweep"),
-    Mutant("erasing-documents-of-others-go", "a sweep deletes the plan of an erasure that is at work")
-    .changes("is_erasing_document", drop_operand("startswith"))
-    .caught_by("test_documents_of_an_erasure_that_was_killed_go_with_a_sweep"),
     Mutant("partition-unchecked", "a partition that no task checked is committed")
     .changes("ErasureTasks.check", never("parts"))
     .caught_by("test_partition_that_no_task_checked_refuses_it"),

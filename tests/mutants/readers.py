@@ -6,6 +6,7 @@ from tests.mutants.changes import (
     always,
     assign,
     drop_element,
+    drop_operand,
     drop_statement,
     never,
     replace,
@@ -43,18 +44,24 @@ READERS = (
     Mutant("folder-neighbours-deleted", "what people named like a draft is deleted")
     .changes("private_files._remove_abandoned", replace("_OWN_NAME.fullmatch(A) is None", "False"))
     .caught_by("test_a_draft_beside_a_folder_goes_when_its_writer_was_killed_and_nothing_else_there_does"),
-    Mutant("reading-without-note", "nothing names the files of a reading that is killed, and they stay")
-    .changes("folder._write_on_spark", drop_statement("write_read_note"))
+    Mutant("job-without-note", "nothing names the files of a call that is killed, and they stay")
+    .changes("run_plan_job", drop_statement("write_job_note"))
     .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
-    Mutant("reading-at-work-swept", "a sweep deletes the files of a reading that is at work")
-    .changes("sweep_read_files", never("began_ms"))
+    Mutant("job-at-work-swept", "a sweep deletes the files of a job that is at work")
+    .changes("sweep_jobs", never("began_ms"))
     .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
-    Mutant("reading-note-goes-first", "what tasks write after their command was killed is named by nothing")
-    .changes("sweep_read_files", replace("began_before_ms is None or not going", "True"))
+    Mutant("job-of-many-topics-swept-early", "a sweep of a topic with a short grace takes the plan of a long scrub")
+    .changes("sweep_jobs", replace("A if note.topic else MANY_TOPICS_GRACE_MS", "A"))
+    .caught_by("test_what_a_killed_call_left_goes_with_the_first_sweep_after_the_grace_and_its_note_with_the_next"),
+    Mutant("job-note-goes-first", "what tasks write after their command was killed is named by nothing")
+    .changes("sweep_jobs", replace("grace_ms is None or not named", "True"))
     .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),
-    Mutant("reading-note-believed", "a note leads to files of another reading than its own")
-    .changes("sweep_read_files", never("plan_id", "note"))
+    Mutant("job-note-believed", "a note leads to files of another job than its own")
+    .changes("sweep_jobs", never("_locate_note"))
     .caught_by("test_a_note_that_says_something_else_than_its_name_names_nothing"),
+    Mutant("job-documents-of-others-go", "a sweep deletes the plan of a job that is at work")
+    .changes("is_job_document", drop_operand("startswith"))
+    .caught_by("test_documents_of_an_erasure_that_was_killed_go_with_a_sweep"),
     Mutant("folder-for-everybody", "a folder that was for its owner is readable for others, or the other way round")
     .changes("write_folder", drop_statement("copymode"))
     .caught_by("test_the_folder_keeps_its_rights"),

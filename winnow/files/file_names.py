@@ -57,10 +57,9 @@ _RETIRED: Final = {
 _LATEST: Final = re.compile(rf"data/{_HEX}/{_HEX}\.parquet")
 _STAGED: Final = re.compile(rf"(?P<attempt>{_PART})/{_or_draft('(?:manifest|facts)[.]json')}")
 _STAGED_PLAN: Final = re.compile(_or_draft("plan[.]json"))
-_READING: Final = re.compile(
-    rf"[A-Za-z0-9._-]+@{_HEX}(?:\.json|/(?:part-\d{{6,}}\.parquet|survivors-\d{{6,}})\.{_HEX})|{_or_draft(rf'{_HEX}(?:[.]result)?[.]json')}"
-)
-_ERASING: Final = re.compile(_or_draft(rf"{_HEX}-\d+(?:[.]result)?[.]json"))
+_READING: Final = re.compile(rf"[A-Za-z0-9._-]+@{_HEX}/(?:part-\d{{6,}}\.parquet|survivors-\d{{6,}})\.{_HEX}")
+_JOB_NOTE: Final = re.compile(rf"[A-Za-z0-9._-]*@[a-z]+@{_HEX}(?:-\d+)?\.json")
+_JOB_DOCUMENT: Final = re.compile(_or_draft(rf"{_HEX}(?:-\d+)?(?:[.]result)?[.]json"))
 _OF_TABLE: Final = re.compile(rf"{_METADATA.pattern}|{_DOCUMENTS}")
 
 
@@ -107,11 +106,6 @@ def is_attempt_file(path: str, *, quarantined: bool) -> bool:
 def is_ingest_file(path: str, *, quarantined: bool) -> bool:
     """Check whether an ingest call names a file so, below its own folder in log or quarantine."""
     return (_QUARANTINED if quarantined else _INGEST).fullmatch(path) is not None
-
-
-def is_erasing_document(path: str, ingest_id: str) -> bool:
-    """Check whether the erasure ``ingest_id`` names a plan for Spark, or its result, so in the staging area."""
-    return _ERASING.fullmatch(path) is not None and path.removeprefix(".").startswith(f"{ingest_id}-")
 
 
 def is_data_file(path: str) -> bool:
@@ -161,3 +155,13 @@ def is_staged_file(path: str, attempts: Collection[str]) -> bool:
 def is_staged_reading(path: str) -> bool:
     """Check whether a reading in tasks names a file so, below the folder of readings in the staging area."""
     return _READING.fullmatch(path) is not None
+
+
+def is_job_note(path: str) -> bool:
+    """Check whether a job for one call notes so, below the folder of notes in the staging area, that it began."""
+    return _JOB_NOTE.fullmatch(path) is not None
+
+
+def is_job_document(path: str, plan_id: str) -> bool:
+    """Check whether a job for one call names the plan ``plan_id``, or its result, so below its folder there."""
+    return _JOB_DOCUMENT.fullmatch(path) is not None and path.removeprefix(".").startswith(f"{plan_id}.")

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 _OPERATION, _ROW = "op", "after"
 _WRAPPER: Final = {"schema", "payload"}
 _PAYLOAD: Final = "payload"
-_WITH_ROW: Final = pa.array(["c", "u", "r"])
+_WITH_ROW: Final = ("c", "u", "r")
 _DELETE: Final = "d"
 _NO_FIELDS: Final = pa.struct([])
 _OF_EVENT: Final = "__event"
@@ -84,7 +84,7 @@ def unwrap_rows(rows: pa.StructArray, event_fields: Sequence[str] = ()) -> Unwra
     deletes = pc.fill_null(pc.equal(operations, _DELETE), False)
     has_row = envelope.type.get_field_index(_ROW) >= 0
     after = envelope.field(_ROW) if has_row else pa.nulls(len(rows), row_type)
-    present = pc.and_(pc.is_in(operations, _WITH_ROW), after.is_valid())
+    present = pc.and_(pc.is_in(operations, pa.array(_WITH_ROW)), after.is_valid())
     return UnwrappedRows(
         _add_fields(after, envelope, event_fields).filter(present),
         everything.filter(present),

@@ -14,12 +14,10 @@ from functools import partial
 from itertools import chain
 
 from winnow.engine import staging
-from winnow.engine.erasure_plans import ERASE_JOB
 from winnow.files import storage
 from winnow.files.file_names import (
     find_attempt,
     is_attempt_folder,
-    is_erasing_document,
     is_ingest_file,
     is_ingest_id,
     is_plan_id,
@@ -402,7 +400,6 @@ def delete_of_ingests(
         for location in (head.location, quarantine.location):
             storage.remove_empty_folders(location, name_ingest_folder(ingest.ingest_id), is_task_folder)
         storage.sync_deletions(file.uri for file in files)
-        _delete_erasing_documents(installation.settings.staging, ingest.ingest_id)
         if ingest_files.files:
             installation.store.ingests.note_empty(ingest.ingest_id, None)
         elif ingest.found_empty_at_ms is None:
@@ -410,10 +407,3 @@ def delete_of_ingests(
         elif ingest.found_empty_at_ms + grace_ms <= now_ms:
             installation.store.ingests.close([ingest.ingest_id])
     return removed
-
-
-def _delete_erasing_documents(staging: str, ingest_id: str) -> None:
-    """Delete plans and results that an erasure on Spark left which was killed; they hold keyed digests of its keys."""
-    is_own = partial(is_erasing_document, ingest_id=ingest_id)
-    for entry in storage.list_named_files(staging, ERASE_JOB, is_own).files:
-        storage.delete(entry.uri, below=staging)

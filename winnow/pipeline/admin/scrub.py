@@ -223,7 +223,7 @@ class Scrub:
 
         files = [(file.path, file.size_bytes, file.segment, file.records) for _, file in chosen]
         failures = []
-        for outcome in read_on_spark(self._installation.settings, files, self._bytes_per_second, follow):
+        for outcome in read_on_spark(self._installation, files, self._bytes_per_second, follow):
             topic, file = chosen[outcome.number]
             if outcome.exit_code:
                 failures.append(make_error(outcome.exit_code, Explanation(outcome.text or "")))

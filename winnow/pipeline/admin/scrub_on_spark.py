@@ -6,10 +6,11 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from winnow.config.settings import Settings
 from winnow.engine.events import PlanFailure
+from winnow.engine.job_notes import JobNote
 from winnow.engine.scrub_plans import FileOutcome, ScrubbedFile, ScrubPlan, ScrubResult
 from winnow.errors import make_error
+from winnow.pipeline.installation import Installation
 from winnow.pipeline.spark.plan_job import run_plan_job
 from winnow.values.model import Segment
 
@@ -18,7 +19,7 @@ JOB_NAME: Final = "scrub"
 
 
 def read_on_spark(
-    settings: Settings,
+    installation: Installation,
     files: Sequence[tuple[str, int, Segment | None, int]],
     bytes_per_second: float | None,
     follow: Callable[[int], None],
@@ -46,8 +47,8 @@ def read_on_spark(
             follow(read_bytes)
 
     result = run_plan_job(
-        settings,
-        JOB_NAME,
+        installation.settings,
+        JobNote(JOB_NAME, "", plan.plan_id, installation.now_ms()),
         plan,
         ScrubResult,
         title="winnow scrub",

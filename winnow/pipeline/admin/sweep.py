@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from winnow.config.topic import TopicConfig
-from winnow.engine.read_notes import sweep_read_files
+from winnow.engine.job_notes import sweep_jobs
 from winnow.errors import DeletedTopicError, ServiceError
 from winnow.files import storage
 from winnow.files.file_names import is_data_file, is_retired_file
@@ -202,21 +202,21 @@ def _sweep_topic(installation: Installation, topic: str) -> SweepReport:
 def _sweep_beside(
     installation: Installation, topic: str, config: TopicConfig, now_ms: int, side_grace_ms: int
 ) -> SweptTable:
-    """Sweep the side table of the latest state, and what killed readings left in the staging area; return the sum."""
+    """Sweep the side table of the latest state, and what killed jobs left in the staging area; return the sum."""
     side = sweep_latest_table(installation, topic, now_ms, side_grace_ms) if config.latest_table else SweptTable()
     # One that is at work for longer would lose segments, too.
-    began_before_ms = now_ms - max(config.retired_grace_ms, installation.settings.lease_ms)
+    grace_ms = max(config.retired_grace_ms, installation.settings.lease_ms)
     installation.guard.require_own()
     try:
-        readings = sweep_read_files(installation.settings.staging, topic, began_before_ms)
+        jobs = sweep_jobs(installation.settings.staging, topic, now_ms, grace_ms)
     except (OSError, ServiceError) as problem:
-        logger.warning("What killed readings of topic %s left in the staging area was not swept. %s", topic, problem)
+        logger.warning("What killed jobs of topic %s left in the staging area was not swept. %s", topic, problem)
         return side
     return replace(
         side,
-        files_deleted=side.files_deleted + readings.files_deleted,
-        bytes_deleted=side.bytes_deleted + readings.bytes_deleted,
-        unnamed=(*side.unnamed, *readings.unnamed),
+        files_deleted=side.files_deleted + jobs.files_deleted,
+        bytes_deleted=side.bytes_deleted + jobs.bytes_deleted,
+        unnamed=(*side.unnamed, *jobs.unnamed),
     )
 
 

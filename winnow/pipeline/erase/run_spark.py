@@ -22,6 +22,7 @@ from winnow.engine.erasure_plans import (
     ErasureOutcome,
 )
 from winnow.engine.events import PlanFailure
+from winnow.engine.job_notes import JobNote
 from winnow.errors import ConfigurationError, Explanation, ValidationBrokenError, make_error
 from winnow.files.checked_reading import make_damage_error
 from winnow.log.head import Head
@@ -199,7 +200,7 @@ class ErasureTasks:
         with open_secret_file(self._installation, self._secret) as options:
             result = run_plan_job(
                 self._settings,
-                ERASE_JOB,
+                JobNote(ERASE_JOB, self._topic, plan.plan_id, self._installation.now_ms()),
                 plan,
                 ErasureJobResult,
                 title=f"winnow erase: {step}",

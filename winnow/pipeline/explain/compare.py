@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from winnow.config.topic import TopicConfig
 from winnow.engine.events import PlanFailure
+from winnow.engine.job_notes import JobNote
 from winnow.engine.strategy_diff import DiffPartition, DiffRequest, DiffResult, DiffSide, RecordCoordinates, RecordOrder
 from winnow.errors import (
     ConfigurationError,
@@ -298,7 +299,7 @@ def compare_in_spark(installation: Installation, request: DiffRequest, progress:
     """
     result = run_plan_job(
         installation.settings,
-        "compare",
+        JobNote("compare", request.topic, request.plan_id, installation.now_ms()),
         request,
         DiffResult,
         title=f"winnow compare {request.topic}",

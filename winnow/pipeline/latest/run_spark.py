@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from winnow.engine.events import PlanFailure
+from winnow.engine.job_notes import JobNote
 from winnow.engine.latest_plans import (
     PartitionUpdatePlan,
     PartitionUpdateResult,
@@ -96,7 +97,7 @@ class SparkUpdate:
         with ExitStack() as stack:
             result = run_plan_job(
                 self.installation.settings,
-                JOB_NAME,
+                JobNote(JOB_NAME, plan.topic, plan.plan_id, self.installation.now_ms()),
                 plan,
                 UpdateResult,
                 title=f"winnow latest {plan.topic}",

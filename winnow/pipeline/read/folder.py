@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from winnow.engine.events import PlanFailure
-from winnow.engine.read_notes import remove_read_files, write_read_note
+from winnow.engine.job_notes import JobNote, remove_staged_files
 from winnow.engine.read_parts import collect_read_results, run_read_part
 from winnow.engine.read_plans import READ_JOB, ReadFile, ReadPlan, ReadResult, locate_read_files, name_read_file
 from winnow.errors import DamagedSegmentError, PlanVoidError, RunAgainError, UsageError, make_error
@@ -76,11 +76,11 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
     """Have the files written in the staging area, and copy them into ``draft``."""
     settings = installation.settings
     staged = replace(plan, root=settings.staging, folder=locate_read_files(settings.staging, plan.topic, plan.plan_id))
-    write_read_note(staged, installation.now_ms())
+    note = JobNote(READ_JOB, plan.topic, plan.plan_id, installation.now_ms())
     try:
         result = run_plan_job(
             settings,
-            READ_JOB,
+            note,
             staged,
             ReadResult,
             title=f"winnow {plan.kind.command} {plan.topic}",
@@ -93,7 +93,7 @@ def _write_on_spark(installation: Installation, log: TopicLog, plan: ReadPlan, d
             _copy_file(file, named)
         disk_sync.sync_files(targets)
     finally:
-        remove_read_files(staged)
+        remove_staged_files(settings.staging, note)
     return files
 
 

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Final
 
 from winnow.engine import staging
-from winnow.engine.read_notes import sweep_read_files
+from winnow.engine.job_notes import sweep_jobs
 from winnow.errors import DeletedTopicError, UnknownTopicError, UsageError, WinnowError
 from winnow.files import storage
 from winnow.files.file_names import is_attempt_file, is_ingest_file, is_latest_file, is_table_folder
@@ -328,7 +328,7 @@ def _remove_files(installation: Installation, log: TopicLog, head: Head) -> Remo
     for run in runs:
         attempts = installation.store.runs.list_attempts(run.plan_id)
         left += staging.delete_plan(installation.settings.staging, topic, run.plan_id, run.plan_uri, attempts)
-    left += sweep_read_files(installation.settings.staging, topic, None).unnamed
+    left += sweep_jobs(installation.settings.staging, topic, installation.now_ms(), None).unnamed
     gone: list[storage.FileEntry] = []
     for table in (*beside, own):
         left += table.listing.others
