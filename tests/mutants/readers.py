@@ -36,7 +36,7 @@ READERS = (
     .changes("private_files._hold_folder", drop_statement("_remove"))
     .caught_by("test_a_damaged_segment_leaves_the_folder_empty[local]"),
     Mutant("folder-keeps-copies", "copies of records stay in the staging area")
-    .changes("folder._write_on_spark", drop_statement("remove_read_files"))
+    .changes("folder._write_on_spark", drop_statement("remove_staged_files"))
     .caught_by("test_a_damaged_segment_leaves_the_folder_empty[spark]"),
     Mutant("folder-drafts-of-the-killed-stay", "records that a killed reading wrote stay beside the folder for ever")
     .changes("make_draft_folder", drop_statement("_remove_abandoned"))
