@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Open
 from tests.browser.small_lake import compact
 from tests.browser.test_actions import agree, triggered
+from tests.support.reader_lake import find_readers, is_alive
 from tests.support.world import FakeClock, open_world
 from winnow.clock import read_wall_clock_ms
 from winnow.pipeline.compaction.assess import assess_topics
@@ -129,48 +128,14 @@ def test_process_that_reads_the_log_ends_when_the_browser_goes_away(look: Open) 
     """Through every layer of Airflow's server: the process, stopped so that it cannot end by itself, is killed."""
     seen = look("small")
     page = seen.at("#/topics/orders/ingests")
-    (reader,) = wait_for_readers(seen.server.process.pid, 1)
+    (reader,) = find_readers(seen.server.process.pid)
     os.kill(reader, signal.SIGSTOP)
     with page.expect_request("**/ingests*"):
         page.get_by_role("button", name="Ask again").click()
     page.wait_for_timeout(500)
-    assert reader in list_readers(seen.server.process.pid)
+    assert is_alive(reader)
     page.goto("about:blank")
     until = time.monotonic() + ENDS_WITHIN_SECONDS
-    while reader in list_readers(seen.server.process.pid):
-        assert time.monotonic() < until, "the process outlived the request that it was started for"
+    while is_alive(reader):
+        assert time.monotonic() < until, "the process outlived the request that it was stopped for"
         time.sleep(0.1)
-
-
-def wait_for_readers(server: int, number: int) -> list[int]:
-    """The reader processes of an api-server, once there are that many."""
-    until = time.monotonic() + ENDS_WITHIN_SECONDS
-    while len(found := list_readers(server)) != number:
-        assert time.monotonic() < until, f"{len(found)} processes wait for a question instead of {number}"
-        time.sleep(0.1)
-    return found
-
-
-def list_readers(server: int) -> list[int]:
-    """The processes below an api-server that read the log."""
-    parents: dict[int, int] = {}
-    readers: list[int] = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            state = (place / "stat").read_text().rpartition(")")[2].split()
-            arguments = (place / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        parents[int(place.name)] = int(state[1])
-        if b"winnow.log_reader" in arguments and state[0] != "Z":
-            readers.append(int(place.name))
-    return [pid for pid in readers if is_below(pid, server, parents)]
-
-
-def is_below(pid: int, server: int, parents: Mapping[int, int]) -> bool:
-    """Whether a process is a descendant of another."""
-    while pid in parents:
-        pid = parents[pid]
-        if pid == server:
-            return True
-    return False

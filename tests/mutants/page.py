@@ -159,12 +159,21 @@ PAGE = (
     Mutant("audit-stops-a-change", "a change that is committed fails because the audit log cannot be written")
     .changes("record_action", replace("log.warning(...)", _RAISE))
     .caught_by("test_change_is_done_and_warned_about_if_the_audit_log_cannot_be_written"),
-    Mutant("two-spares-at-once", "two answers at once start a process ahead each, and one of them is lost")
-    .changes("ReaderProcesses._prepare_spare", always("_spare"))
-    .caught_by("test_many_questions_at_once_leave_one_process_that_waits"),
-    Mutant("answer-lost-with-the-spare", "an answer fails because the next process cannot be started")
-    .changes("_try_start", replace("log.warning(...)", _RAISE))
-    .caught_by("test_answer_goes_out_although_the_next_process_cannot_be_started"),
+    Mutant("reader-outlives-its-client", "a process reads on although nobody waits for its answer")
+    .changes("Reader.end", drop_statement("write_eof"))
+    .caught_by("test_process_ends_when_its_client_goes_away"),
+    Mutant("reader-not-killed", "the end of a question does not end a process that is busy")
+    .changes("ForkingProcess._kill", replace("kill(pid, A)", "None"))
+    .caught_by("test_process_ends_when_its_client_goes_away"),
+    Mutant("reader-parent-stays", "the process that readers are forked from keeps its memory for ever")
+    .changes("ReaderProcesses._end_if_idle", never("_asked"))
+    .caught_by("test_process_that_forks_ends_when_nothing_is_asked"),
+    Mutant("reader-parent-ends-early", "a question is lost since none came after it for two minutes")
+    .changes("ReaderProcesses._end_if_idle", drop_operand("_at_work"))
+    .caught_by("test_process_that_forks_ends_when_nothing_is_asked"),
+    Mutant("reader-parent-of-another-place", "questions are answered by the settings of before")
+    .changes("ReaderParent.is_usable", drop_operand("_place"))
+    .caught_by("test_question_is_answered_by_the_settings_of_the_present_environment"),
     Mutant("one-user-takes-all-processes", "a user's second question takes the other process")
     .changes("ReaderTurns._grant", replace("A not in self._users", "True"))
     .caught_by("test_one_user_has_one_turn_and_another_is_served_beside"),

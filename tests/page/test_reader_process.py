@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -16,8 +18,9 @@ import pytest
 from fastapi import HTTPException, Request
 
 from tests.support import reader_lake
+from tests.support.reader_lake import find_readers, is_alive
 from winnow.config.settings import Settings
-from winnow_airflow.page import reader_turns
+from winnow_airflow.page import reader_process, reader_turns
 from winnow_airflow.page.reader_process import ReaderProcesses
 
 ENDLESS = ["(v|v)*(v|v)*(v|v)*$", r"(x+x+)+y"]
@@ -63,7 +66,7 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
             try:
                 return await talk(pool, settings)
             finally:
-                await pool.close()
+                pool.close()
 
         with reader_lake.at_lake(folder, page, monkeypatch) as (settings, _):
             return asyncio.run(whole(settings))
@@ -73,17 +76,8 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
 
 def list_readers() -> list[int]:
-    """The reader processes that this process started and that have not ended."""
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (place / "cmdline").read_bytes().split(b"\0")
-            state = (place / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if b"winnow.log_reader" in arguments and int(state[1]) == os.getpid() and state[0] != "Z":
-            found.append(int(place.name))
-    return found
+    """The reader processes below this process that have not ended, and the one that they are forked from."""
+    return find_readers(os.getpid())
 
 
 async def refuse(
@@ -136,7 +130,7 @@ def test_question_beyond_the_maximum_waits_and_is_turned_away(run: Run, monkeypa
     run(talk, reader_processes=1, masked_patterns=ENDLESS)
 
 
-def test_many_questions_at_once_leave_one_process_that_waits(run: Run) -> None:
+def test_many_questions_at_once_leave_the_process_that_forks_alone(run: Run) -> None:
     """However many end at the same time, and whoever goes away when: each further one would be lost."""
 
     async def talk(pool: ReaderProcesses, settings: Settings) -> None:
@@ -145,25 +139,20 @@ def test_many_questions_at_once_leave_one_process_that_waits(run: Run) -> None:
 
         for _ in range(2):
             await asyncio.gather(*map(ask, range(12)))
-        assert pool._spare is not None
-        spare = await pool._spare
-        assert spare is not None
-        assert list_readers() == [spare.pid]
+        assert pool._parent is not None
+        assert list_readers() == [pool._parent.pid]
 
     run(talk, reader_processes=6)
 
 
-def test_answer_goes_out_although_the_next_process_cannot_be_started(run: Run) -> None:
-    """The machine has no more files to give: a question says so and what to do; once it has, the next is answered."""
+def test_process_that_cannot_be_started_is_a_refusal_and_the_next_question_is_answered(run: Run) -> None:
+    """The machine has no more files to give: a question says so and what to do."""
 
     async def talk(pool: ReaderProcesses, settings: Settings) -> None:
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
-        answer = asyncio.ensure_future(pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"}))
-        while not list_readers():
-            await asyncio.sleep(0.01)
+        assert (await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})).content
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(list(Path("/proc/self/fd").iterdir())) - 1, before[1]))
         try:
-            assert b'"plan_id"' in (await answer).content
             error = await refuse(pool, settings)
             assert (error.status_code, error.headers) == (503, {"Retry-After": "5"})
             assert "could be started: Too many open files. Nothing was changed." in error.detail
@@ -174,30 +163,92 @@ def test_answer_goes_out_although_the_next_process_cannot_be_started(run: Run) -
     run(talk)
 
 
-def test_process_ends_with_the_process_that_started_it(folder: Path, tmp_path: Path) -> None:
-    """Killed without a word, as a machine's owner does: its reader sees the end of its standard input."""
-    starter = (
-        "import subprocess, sys, time\n"
-        "reader = subprocess.Popen([sys.executable, '-m', 'winnow.log_reader', '60', '2000000000'], "
-        "stdin=subprocess.PIPE, start_new_session=True)\n"
-        "print(reader.pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    env = {**os.environ, "WINNOW_HOME": str(folder / "home")}
-    with subprocess.Popen([sys.executable, "-c", starter], stdout=subprocess.PIPE, env=env, cwd=tmp_path) as process:
+def test_question_is_answered_although_the_process_that_forks_was_killed_before(run: Run) -> None:
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        for _ in range(2):
+            assert (await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})).content
+            assert pool._parent is not None
+            os.kill(pool._parent.pid, signal.SIGKILL)
+
+    run(talk)
+
+
+def test_question_whose_process_loses_the_one_that_forked_it_is_asked_again_and_that_process_ends(run: Run) -> None:
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        asked = asyncio.ensure_future(refuse(pool, settings))
+        while len(list_readers()) <= 1:
+            await asyncio.sleep(0.01)
+        assert pool._parent is not None
+        readers = set(list_readers()) - {pool._parent.pid}
+        os.kill(pool._parent.pid, signal.SIGKILL)
+        assert (await asked).status_code == 504
+        assert not any(map(is_alive, readers))
+
+    run(talk, reader_seconds=2, masked_patterns=ENDLESS)
+
+
+def test_process_that_forks_ends_when_nothing_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its memory is needed for something else; but not while a question is at work."""
+    monkeypatch.setattr(reader_process, "IDLE_SECONDS", 0.2)
+
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        first = asyncio.ensure_future(refuse(pool, settings))
+        assert (await pool.ask(as_request(Client()), settings, "bob", "explain", {"topic": "orders"})).content
+        parent = pool._parent
+        await asyncio.sleep(0.5)
+        assert not first.done()
+        assert parent is pool._parent is not None
+        assert (await first).status_code == 504
+        await asyncio.sleep(0.5)
+        assert list_readers() == []
+
+    run(talk, reader_seconds=2, masked_patterns=ENDLESS)
+
+
+def test_question_is_answered_by_the_settings_of_the_present_environment(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        assert (await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})).content
+        monkeypatch.setenv("WINNOW_HOME", str(tmp_path))
+        with pytest.raises(HTTPException) as refused:
+            await pool.ask(as_request(Client()), settings, "ann", "explain", {"topic": "orders"})
+        assert refused.value.status_code == 404
+
+    run(talk)
+
+
+def test_processes_end_with_the_process_that_started_them(folder: Path, tmp_path: Path) -> None:
+    """Killed without a word, as a machine's owner does: they see the ends of their sockets."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "WINNOW_HOME": str(folder / "home"),
+        "WINNOW_PAGE__MASKED_PATTERNS": json.dumps(ENDLESS),
+    }
+    with subprocess.Popen([sys.executable, "-c", STARTER], stdout=subprocess.PIPE, env=env, cwd=tmp_path) as process:
         assert process.stdout is not None
-        reader = int(process.stdout.readline())
-        assert is_alive(reader)
+        assert process.stdout.readline() == b"asking\n"
+        until = time.monotonic() + 10
+        while len(find_readers(process.pid)) <= 1:
+            assert time.monotonic() < until, "the question was not taken up"
+            time.sleep(0.1)
+        readers = find_readers(process.pid)
         process.kill()
         until = time.monotonic() + 10
-        while is_alive(reader):
-            assert time.monotonic() < until, "the reader outlived the process that started it"
+        while any(map(is_alive, readers)):
+            assert time.monotonic() < until, "a reader outlived the process that started it"
             time.sleep(0.1)
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process is there and has not ended."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+STARTER = """
+import asyncio, json
+from tests.page.test_reader_process import ASK, Client, ReaderProcesses
+from winnow.config.settings import load_settings
+
+async def ask():
+    print("asking", flush=True)
+    await ReaderProcesses().ask(Client(), load_settings(), "ann", "browse", ASK)
+
+asyncio.run(ask())
+"""

@@ -79,3 +79,35 @@ def at_lake(folder: Path, page: Mapping[str, Any], patch: pytest.MonkeyPatch) ->
     settings = load_settings()
     with Store.open(settings.store_url) as store:
         yield settings, store
+
+
+def find_readers(server: int) -> list[int]:
+    """Find the processes below ``server`` that read the log for the page, and the one that they are forked from."""
+    parents: dict[int, int] = {}
+    readers: list[int] = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (place / "stat").read_text().rpartition(")")[2].split()
+            arguments = (place / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        parents[int(place.name)] = int(state[1])
+        if b"winnow.log_reader" in arguments and state[0] != "Z":
+            readers.append(int(place.name))
+    return [pid for pid in readers if _is_below(pid, server, parents)]
+
+
+def _is_below(pid: int, server: int, parents: Mapping[int, int]) -> bool:
+    while pid in parents:
+        pid = parents[pid]
+        if pid == server:
+            return True
+    return False
+
+
+def is_alive(pid: int) -> bool:
+    """Check whether a process is there and has not ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -1,58 +1,66 @@
-"""``python -m winnow.log_reader``: reads one request from standard input, answers on standard output, ends.
+"""``python -m winnow.log_reader``: loads the libraries, and answers each question by a process that it forks.
 
-The request is one line of JSON: ``question``, ``topic`` and the question's parameters. The answer is two lines of JSON:
-what an audit entry says about it, and the document; or, with a code of :mod:`winnow.errors` as exit code, one line
-with the class and the text of the error.
+Its standard input is a socket, on which questions come as :mod:`winnow.log_reader.forking` says. A question is one line
+of JSON: ``question``, ``topic`` and the question's parameters. The answer is two lines of JSON: what an audit entry
+says about it, and the document; or, with a code of :mod:`winnow.errors` as exit code, one line with the class and the
+text of the error.
 """
 
 from __future__ import annotations
 
-import gc
 import json
 import logging
 import os
-import sys
-from typing import Any, BinaryIO, Final
+import socket
+from typing import Any
 
-from winnow.log_reader.limits import end_with_caller, limit_memory, limit_seconds, take_standard_output
-
-_OBJECTS_PER_COLLECTION: Final = 50_000
-IDLE_SECONDS: Final = 120
-"""How long a process that was started ahead waits for its question."""
+from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
+from winnow.log_reader.forking import ForkingProcess
+from winnow.log_reader.limits import end_with_caller, limit_memory, limit_seconds
 
 
-def main(arguments: list[str]) -> None:
-    """Answer one question; ``arguments``: the maximum seconds and the maximum bytes of memory."""
-    seconds, memory_bytes = map(int, arguments)
-    limit_memory(memory_bytes)
-    limit_seconds(IDLE_SECONDS)
-    gc.set_threshold(_OBJECTS_PER_COLLECTION)
-    output = take_standard_output()
+def main() -> None:
+    """Answer questions until the caller closes its end of the socket."""
+    control = socket.socket(fileno=os.dup(0))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):  # what a library prints goes nowhere
+        os.dup2(nowhere, number)
+    keep_pandas_out_of_pyarrow()
     # Nothing of a record may reach a log, whatever a library would like to say.
     logging.disable(logging.CRITICAL)
-    code = _answer(sys.stdin.buffer, output, seconds, memory_bytes)
-    output.flush()
-    # Without Python's own end, which takes a third of a second with these libraries. Nothing is left to be written.
-    os._exit(code)
+    load_libraries()
+    ForkingProcess(control, answer).serve()
 
 
-def _answer(source: BinaryIO, output: BinaryIO, seconds: int, memory_bytes: int) -> int:
+def load_libraries() -> None:
+    """Import what questions need, but for Great Expectations: few need that, and it takes as long as all the rest."""
+    import winnow.files.duckdb_connection
+    import winnow.log.file_io
+    import winnow.log.sql_catalog
+    import winnow.log_reader.answering  # noqa: F401
+
+
+def answer(talk: socket.socket, seconds: int, memory_bytes: int) -> int:
+    """Answer the one question that comes on ``talk``; return the exit code."""
     from winnow.log_reader.answering import answer_request, describe_failure
 
+    limit_seconds(seconds)
+    source = talk.makefile("rb")
     line = source.readline()
     if not line:
         return 0
-    limit_seconds(seconds)
     end_with_caller(source)
+    limit_memory(memory_bytes)  # now that there is a thread: one whose start finds no memory waits for ever
     try:
         lines: tuple[Any, ...] = answer_request(json.loads(line), memory_bytes)
         code = 0
     except Exception as problem:
         failure, code = describe_failure(problem)
         lines = (failure,)
-    output.writelines(json.dumps(each, ensure_ascii=True, allow_nan=False).encode() + b"\n" for each in lines)
+    with talk.makefile("wb") as output:
+        output.writelines(json.dumps(each, ensure_ascii=True, allow_nan=False).encode() + b"\n" for each in lines)
     return code
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -6,7 +6,6 @@ import contextlib
 import os
 import resource
 import signal
-import sys
 import threading
 from typing import BinaryIO, Final
 
@@ -51,10 +50,3 @@ def end_with_caller(stream: BinaryIO) -> None:
         os._exit(0)
 
     threading.Thread(target=wait, name="caller", daemon=True).start()
-
-
-def take_standard_output() -> BinaryIO:
-    """Return standard output for the answer; what libraries print from now on goes to standard error."""
-    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    return own

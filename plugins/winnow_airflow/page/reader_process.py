@@ -1,20 +1,25 @@
 """Asks questions that need the log of ``winnow.log_reader``, a process per question with limits, never the api-server.
 
-A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. After
-each answer one process is started ahead, because loading the libraries takes most of the time.
+A process is killed with its whole group at its limits, when its client goes away, and when the api-server ends. All are
+forked from one that has loaded the libraries, which takes most of a question's CPU time; it ends when it was not needed
+for two minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
-import logging
 import os
 import signal
+import socket
+import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from fastapi import HTTPException, Request
@@ -25,11 +30,14 @@ from winnow_airflow.page.failures import find_kind, make_refusal
 from winnow_airflow.page.reader_turns import ReaderTurns
 from winnow_airflow.page.responses import Document
 
-log = logging.getLogger(__name__)
-
 MAXIMUM_ANSWER_BYTES: Final = 16 << 20
 EXTRA_SECONDS: Final = 15.0
-"""The process ends itself at its limit, which begins when it has loaded its libraries; this much later it is killed."""
+"""The process ends itself at its limit, which begins when its parent has loaded the libraries; so much later it is
+killed."""
+KILL_SECONDS: Final = 5.0
+"""How long the process that others are forked from has to kill one, before it is killed itself."""
+IDLE_SECONDS: Final = 120.0
+"""How long the process that others are forked from waits for the next question."""
 
 _CHILD_ENVIRONMENT: Final = {
     # Threads and memory pools reserve address space, which is limited.
@@ -54,17 +62,56 @@ class ReadAnswer:
         return Response(self.content, media_type="application/json")
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A process that answers one question: what it says, and where its exit code comes.
+
+    It is killed with its whole group as soon as nothing more can come on the second one.
+    """
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    exit_reader: asyncio.StreamReader
+    exit_writer: asyncio.StreamWriter
+
+    async def read_exit_code(self) -> int:
+        """Return the exit code once it has ended; negative: the number of the signal that ended it.
+
+        Raises:
+            OSError: it was not started, or the process that it was forked from has ended.
+        """
+        code = await self.exit_reader.read()
+        if not code:
+            raise ChildProcessError(errno.ECHILD, "the process that starts it has ended")
+        return int(code)
+
+    async def end(self) -> None:
+        """Kill it, unless it has ended, and wait until it is gone.
+
+        Raises:
+            TimeoutError: the process that it was forked from does not kill it.
+        """
+        try:
+            with contextlib.suppress(ConnectionError):
+                self.exit_writer.write_eof()
+                await asyncio.wait_for(self.exit_reader.read(), KILL_SECONDS)
+        finally:
+            for writer in (self.exit_writer, self.writer):
+                writer.close()
+
+
 class ReaderProcesses:
-    """The reader processes of one api-server."""
+    """The reader processes of one api-server, and the process that they are forked from."""
 
     def __init__(self) -> None:
         self._turns = ReaderTurns()
-        self._spare: asyncio.Task[asyncio.subprocess.Process | None] | None = None
+        self._parent: ReaderParent | None = None
+        self._asked, self._at_work = 0, 0
 
     async def ask(
         self, request: Request, settings: Settings, user: str, question: str, parameters: Mapping[str, Any]
     ) -> ReadAnswer:
-        """Ask ``question`` for ``user`` with ``parameters``, which go through standard input: keys are user bytes.
+        """Ask ``question`` for ``user`` with ``parameters``, which go through a socket: keys are user bytes.
 
         Raises:
             HTTPException: 429 when too many questions are asked at once, 503 when no process can be started, 504 at a
@@ -79,75 +126,103 @@ class ReaderProcesses:
             await _cancel(gone)
 
     async def _ask_process(self, gone: asyncio.Future[None], line: bytes, settings: Settings) -> ReadAnswer:
-        process = await self._take(settings)
+        self._asked += 1
+        self._at_work += 1
         try:
-            return await _converse(gone, process, line, settings)
-        finally:
-            self._prepare_spare(settings)
-            await _end(process)
-
-    async def close(self) -> None:
-        """End the process that waits for a question, if there is one."""
-        spare, self._spare = self._spare, None
-        if spare is not None and spare.get_loop() is asyncio.get_running_loop():
-            process = await spare
-            if process is not None:
-                await _end(process)
-
-    async def _take(self, settings: Settings) -> asyncio.subprocess.Process:
-        spare, self._spare = self._spare, None
-        if spare is not None and spare.get_loop() is asyncio.get_running_loop():
-            process = await self._claim(spare)
-            if process is not None and process.returncode is None:
-                return process
-            if process is not None:  # it waited too long
-                await _end(process)
-        try:
-            return await _start(settings)
+            try:
+                return await self._ask_once(gone, line, settings)
+            except ChildProcessError:
+                # The process that others are forked from was killed. A question changes nothing, so it is asked again.
+                self.close()
+                return await self._ask_once(gone, line, settings)
         except (OSError, MemoryError) as problem:
             raise _make_start_error(problem) from problem
+        finally:
+            self._at_work -= 1
+            asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_if_idle, self._asked)
 
-    async def _claim(self, spare: asyncio.Task[asyncio.subprocess.Process | None]) -> asyncio.subprocess.Process | None:
+    async def _ask_once(self, gone: asyncio.Future[None], line: bytes, settings: Settings) -> ReadAnswer:
+        reader = await self._fork(settings)
         try:
-            return await asyncio.shield(spare)
-        except asyncio.CancelledError:
-            spare.add_done_callback(_end_unclaimed)
-            raise
+            return await _converse(gone, reader, line, settings)
+        finally:
+            await self._end(reader)
 
-    def _prepare_spare(self, settings: Settings) -> None:
-        """Start the next process beside the answer: that it cannot be started is a matter of the next question."""
-        if self._spare is None:  # nothing is awaited between the look and the task
-            self._spare = asyncio.ensure_future(_try_start(settings))
+    async def _fork(self, settings: Settings) -> Reader:
+        if self._parent is None or not self._parent.is_usable():
+            self.close()
+            self._parent = ReaderParent()
+        return await self._parent.fork(settings)
+
+    async def _end(self, reader: Reader) -> None:
+        try:
+            await reader.end()
+        except TimeoutError:
+            self.close()
+
+    def _end_if_idle(self, asked: int) -> None:
+        if self._asked == asked and not self._at_work:
+            self.close()
+
+    def close(self) -> None:
+        """End the process that readers are forked from, if there is one."""
+        parent, self._parent = self._parent, None
+        if parent is not None:
+            parent.close()
 
 
-def _end_unclaimed(spare: asyncio.Task[asyncio.subprocess.Process | None]) -> None:
-    process = None if spare.cancelled() else spare.result()
-    if process is not None:
-        _kill(process)
+class ReaderParent:
+    """A process that has loaded the libraries, and forks a reader per question (:mod:`winnow.log_reader.forking`).
 
+    Raises:
+        OSError: it cannot be started.
+    """
 
-async def _try_start(settings: Settings) -> asyncio.subprocess.Process | None:
-    try:
-        return await _start(settings)
-    except (OSError, MemoryError) as problem:
-        log.warning("No process could be started ahead for the page's next question: %s", type(problem).__name__)
-        return None
+    def __init__(self) -> None:
+        self._place = (_list_inherited_variables(), Path.cwd())
+        self._control, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "winnow.log_reader"],
+                stdin=other.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                env={**self._place[0], **_CHILD_ENVIRONMENT},
+            )
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return int(self._process.pid)
 
-async def _start(settings: Settings) -> asyncio.subprocess.Process:
-    page = settings.page
-    return await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "winnow.log_reader",
-        str(page.reader_seconds),
-        str(page.reader_memory_bytes),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        start_new_session=True,
-        env={**_list_inherited_variables(), **_CHILD_ENVIRONMENT},
-    )
+    def is_usable(self) -> bool:
+        """Check whether it lives and sees the present environment: readers take their settings from that."""
+        return self._process.poll() is None and self._place == (_list_inherited_variables(), Path.cwd())
+
+    async def fork(self, settings: Settings) -> Reader:
+        """Have a reader started; it may yet have to wait for the libraries.
+
+        Raises:
+            OSError: this machine has no more files or processes to give, or the parent has ended.
+        """
+        page = settings.page
+        with ExitStack() as stack:
+            talk, its_talk = map(stack.enter_context, socket.socketpair())
+            watch, its_watch = map(stack.enter_context, socket.socketpair())
+            limits = {"seconds": page.reader_seconds, "memory_bytes": page.reader_memory_bytes}
+            socket.send_fds(self._control, [json.dumps(limits).encode()], [its_talk.fileno(), its_watch.fileno()])
+            reader = Reader(*await asyncio.open_connection(sock=talk), *await asyncio.open_connection(sock=watch))
+            stack.pop_all()
+        for own in (its_talk, its_watch):
+            own.close()
+        return reader
+
+    def close(self) -> None:
+        """End it. Its readers see the end of their sockets, if there are any."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()
 
 
 def _list_inherited_variables() -> dict[str, str]:
@@ -155,10 +230,8 @@ def _list_inherited_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW_", "_AIRFLOW_"))}
 
 
-async def _converse(
-    gone: asyncio.Future[None], process: asyncio.subprocess.Process, line: bytes, settings: Settings
-) -> ReadAnswer:
-    talk = asyncio.ensure_future(_talk(process, line))
+async def _converse(gone: asyncio.Future[None], reader: Reader, line: bytes, settings: Settings) -> ReadAnswer:
+    talk = asyncio.ensure_future(_talk(reader, line))
     both: set[asyncio.Future[Any]] = {talk, gone}
     try:
         seconds = settings.page.reader_seconds + EXTRA_SECONDS
@@ -177,39 +250,24 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
         await task
 
 
-async def _talk(process: asyncio.subprocess.Process, line: bytes) -> tuple[int, bytes]:
-    """Send the question and read the answer; standard input stays open, because its end would end the process."""
-    assert process.stdin is not None
-    assert process.stdout is not None
+async def _talk(reader: Reader, line: bytes) -> tuple[int, bytes]:
+    """Send the question and read the answer; the socket stays open, because its end would end the process."""
     with contextlib.suppress(ConnectionError):  # it ended before; its exit code says why
-        process.stdin.write(line)
-        await process.stdin.drain()
+        reader.writer.write(line)
+        await reader.writer.drain()
     content = bytearray()
-    while part := await process.stdout.read(1 << 16):
-        content += part
-        if len(content) > MAXIMUM_ANSWER_BYTES:
-            raise HTTPException(422, "The answer is too large for the page. Ask for fewer records.")
-    return await process.wait(), bytes(content)
+    with contextlib.suppress(ConnectionError):
+        while part := await reader.reader.read(1 << 16):
+            content += part
+            if len(content) > MAXIMUM_ANSWER_BYTES:
+                raise HTTPException(422, "The answer is too large for the page. Ask for fewer records.")
+    return await reader.read_exit_code(), bytes(content)
 
 
 async def _wait_for_disconnect(request: Request) -> None:
     # Not Request.is_disconnected: behind Airflow's middleware it never sees a client that is gone.
     while (await request.receive())["type"] != "http.disconnect":
         continue
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the process with its group, unless it has ended, and reap it."""
-    _kill(process)
-    await process.wait()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def _read_answer(code: int, content: bytes, settings: Settings) -> ReadAnswer:
