@@ -5,16 +5,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
-from confluent_kafka import Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from broker.kafka_broker import KafkaBroker
 from tests.kafka.live_topics import LiveTopic, create_live_topic, make_rows
 from tests.kafka.test_ingest_kafka import ingest, ingest_all
 from tests.support.world import World, define_world
-from winnow.errors import ServiceError
+from winnow.errors import ServiceError, WinnowError
+from winnow.kafka import cluster as cluster_module
 from winnow.kafka.client_settings import read_client_settings
 from winnow.kafka.cluster import Cluster
 from winnow.kafka.range_reader import BrokerRange, RangeReader
@@ -85,6 +88,43 @@ def test_one_topic_without_a_valid_answer_stops_no_other(
         assert failure.topic == lost.name
         assert isinstance(failure.error, ServiceError)
         assert f"{lost.name}-0" in str(failure.error)
+
+
+def refuse_offsets(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, partition: int, code: int, times: int) -> None:
+    """Let the broker refuse the offsets of a partition so many times."""
+    genuine = cluster._admin.list_offsets
+    refused: list[int] = []
+
+    def list_offsets(asked: Any, **options: Any) -> Any:
+        answers = dict(genuine(asked, **options))
+        for each in filter(lambda each: each.partition == partition and len(refused) < times, asked):
+            refused.append(code)
+            answers[each] = Future()
+            answers[each].set_exception(KafkaException(KafkaError(code)))
+        return answers
+
+    monkeypatch.setattr(cluster, "_admin", SimpleNamespace(list_offsets=list_offsets, poll=cluster._admin.poll))
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE])
+def test_partition_whose_leader_has_just_changed_is_asked_again(
+    broker: KafkaBroker, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """As a topic that has just been created, at a broker that does not know of it yet."""
+    topic = create_live_topic(broker, partitions=2)
+    topic.write(make_rows(random.Random(6), 20))
+    cluster = Cluster(read_client_settings(broker.bootstrap_servers))
+    wanted = [(topic.name, 0), (topic.name, 1)]
+    ends = cluster._list_offsets(wanted, {}, earliest=False)
+    problems: dict[str, WinnowError] = {}
+    with monkeypatch.context() as patch:
+        refuse_offsets(patch, cluster, 1, code, 2)
+        assert cluster._list_offsets(wanted, problems, earliest=False) == ends
+    assert problems == {}
+    monkeypatch.setattr(cluster_module, "ELECTION_S", 0.3)
+    refuse_offsets(monkeypatch, cluster, 1, code, 100)
+    assert cluster._list_offsets(wanted, problems, earliest=False) == {key: ends[key] for key in wanted[:1]}
+    assert f"{topic.name}-1" in str(problems[topic.name])
 
 
 class LateProducer(RangeReader):

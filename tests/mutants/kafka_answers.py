@@ -12,6 +12,9 @@ KAFKA_ANSWERS: tuple[Mutant, ...] = (
     Mutant("offsets-of-brokers-unchecked", "what a client hands out as an offset is believed")
     .changes("Cluster.describe_topics", never("problem"))
     .caught_by("test_offset_that_is_none_is_run_again_and_begins_no_epoch"),
+    Mutant("election-is-a-failure", "a topic whose leader has just changed is told to be run again")
+    .changes("Cluster._list_offsets", never("_BETWEEN_LEADERS"))
+    .caught_by("test_partition_whose_leader_has_just_changed_is_asked_again"),
     Mutant("leaderless-partition-asked", "a partition without a leader is asked for its offsets")
     .changes("find_leaderless", never("without"))
     .caught_by("test_partition_without_a_leader_is_named"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from winnow.clock import read_wall_clock_ms
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 20.0
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Kafka's ``Uuid.ZERO_UUID``: these brokers give topics no ids."""
+ELECTION_S = 5.0
+"""How long a partition is asked again whose leader has just changed."""
+_RETRY_S = 0.2
+_BETWEEN_LEADERS = frozenset({5, 6, 74, 75, 78})
+"""Kafka's LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, FENCED_ and UNKNOWN_LEADER_EPOCH, OFFSET_NOT_AVAILABLE."""
 _NO_SUCH_RECORD = -1
 """What brokers answer where no record is as new as the time that was asked for."""
 
@@ -269,7 +276,11 @@ class Cluster:
         earliest: bool,
         uncommitted: bool = False,
     ) -> dict[tuple[str, int], int]:
-        """Ask for an offset of each partition; the topic of one without an answer goes to ``problems``."""
+        """Ask for an offset of each partition; the topic of one without an answer goes to ``problems``.
+
+        A partition whose leader has just changed, as that of a topic that has just been created, is asked again for a
+        few seconds, as Kafka's own admin client does.
+        """
         from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
         from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -277,24 +288,30 @@ class Cluster:
         spec = make()
         isolation = IsolationLevel.READ_UNCOMMITTED if uncommitted else IsolationLevel.READ_COMMITTED
         asked = {TopicPartition(name, number): spec for name, number in partitions}
-        if not asked:
-            return {}
-        answers = self._ask(
-            lambda: self._admin.list_offsets(asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S),
-            "listing offsets",
-        )
         offsets: dict[tuple[str, int], int] = {}
         failure: WinnowError | None = None
         is_of_the_client = True
-        for partition, future in answers.items():
-            try:
-                offsets[partition.topic, partition.partition] = future.result().offset
-            except KafkaException as refusal:
-                error = refusal.args[0]
-                what = f"asking for offsets of {partition.topic}-{partition.partition}"
-                failure = self._explain(error, what)
-                is_of_the_client &= _is_of_the_client(error)
-                problems.setdefault(partition.topic, failure)
+        until_s = time.monotonic() + ELECTION_S
+        while asked:
+            answers = self._ask(
+                partial(self._admin.list_offsets, asked, isolation_level=isolation, request_timeout=REQUEST_TIMEOUT_S),
+                "listing offsets",
+            )
+            asked = {}
+            for partition, future in answers.items():
+                try:
+                    offsets[partition.topic, partition.partition] = future.result().offset
+                except KafkaException as refusal:
+                    error = refusal.args[0]
+                    if error.code() in _BETWEEN_LEADERS and time.monotonic() < until_s:
+                        asked[partition] = spec
+                        continue
+                    what = f"asking for offsets of {partition.topic}-{partition.partition}"
+                    failure = self._explain(error, what)
+                    is_of_the_client &= _is_of_the_client(error)
+                    problems.setdefault(partition.topic, failure)
+            if asked:
+                time.sleep(_RETRY_S)
         if failure is not None and not offsets and is_of_the_client:
             raise failure
         return offsets
