@@ -44,6 +44,9 @@ READERS = (
     Mutant("folder-neighbours-deleted", "what people named like a draft is deleted")
     .changes("private_files._remove_abandoned", replace("_OWN_NAME.fullmatch(A) is None", "False"))
     .caught_by("test_a_draft_beside_a_folder_goes_when_its_writer_was_killed_and_nothing_else_there_does"),
+    Mutant("quarantine-footer-unread", "a changed byte in a quarantined file's footer ends the process of who reads it")
+    .changes("quarantine._read_rows", drop_statement("require_readable_footer"))
+    .caught_by("test_a_changed_byte_of_a_footer_never_ends_the_process"),
     Mutant("job-without-note", "nothing names the files of a call that is killed, and they stay")
     .changes("run_plan_job", drop_statement("write_job_note"))
     .caught_by("test_what_a_killed_reading_left_goes_with_a_sweep_after_the_grace_and_with_the_next_reading"),

@@ -14,8 +14,10 @@ import pytest
 
 from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import read_segment
-from winnow.files.page_checksums import check_pages, list_column_chunks
+from winnow.files.page_checksums import check_pages, read_page_header
+from winnow.files.parquet_footer import ColumnChunk, list_column_chunks, read_footer
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
+from winnow.files.thrift_structs import ThriftReader
 from winnow.values.model import Segment
 
 RECORDS, GROUPS = 240, 2
@@ -59,8 +61,7 @@ def places(segment: Segment) -> tuple[list[int], list[int]]:
     data = Path(segment.path).read_bytes()
     covered: set[int] = set()
     check_pages(segment.path)
-    metadata = pq.read_metadata(segment.path)
-    for chunk in list_column_chunks(metadata):
+    for chunk in list_chunks(segment):
         at = chunk.start
         while at < chunk.end:
             size_bytes, body = page_at(data, at)
@@ -71,11 +72,14 @@ def places(segment: Segment) -> tuple[list[int], list[int]]:
 
 def page_at(data: bytes, at: int) -> tuple[int, int]:
     """Size and begin of the body of the page whose header begins at ``at``."""
-    from winnow.files.page_checksums import _Header
+    reader = ThriftReader(data[at:])
+    size_bytes, _, _ = read_page_header(reader)
+    return size_bytes, at + reader.at
 
-    header = _Header(data[at:])
-    size_bytes, _, _ = header.read()
-    return size_bytes, at + header.at
+
+def list_chunks(segment: Segment) -> list[ColumnChunk]:
+    with Path(segment.path).open("rb") as file:
+        return list_column_chunks(read_footer(file).groups)
 
 
 def damaged_copies(segment: Segment, folder: Path) -> Iterator[tuple[str, Segment]]:
@@ -116,7 +120,7 @@ def test_levels_in_another_encoding_are_refused(
 ) -> None:
     """A byte of a page's header makes Arrow take nulls for values and gives no error; the counts do."""
     data = bytearray(Path(written.path).read_bytes())
-    chunk = next(c for c in list_column_chunks(pq.read_metadata(written.path)) if c.column == column)
+    chunk = next(c for c in list_chunks(written) if c.column == column)
     at = data.index(field, chunk.start)
     data[at : at + len(field)] = value
     path = tmp_path / "damaged.parquet"

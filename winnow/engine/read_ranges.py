@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow.parquet as pq
-
 from winnow.engine.survivors import SURVIVORS_TABLE, compute_maximum_join_rows, find_offset_table
+from winnow.errors import BadInputError
 from winnow.files import storage
+from winnow.files.page_checksums import make_damaged_page_error
+from winnow.files.parquet_footer import read_footer
 from winnow.values.model import Segment
 
 if TYPE_CHECKING:
@@ -135,13 +136,16 @@ def _split_file(uri: str, first_offset: int, last_offset: int, at_once: int, lar
     """Yield ranges (first, last offset) of whole row groups with about ``at_once`` records or fewer."""
     filesystem, path = storage.open_filesystem(uri)
     with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
-        metadata = pq.ParquetFile(stream, pre_buffer=False).metadata
-    column = next(number for number in range(metadata.num_columns) if metadata.schema.column(number).path == "offset")
+        try:
+            footer = read_footer(stream)
+        except BadInputError as problem:
+            raise make_damaged_page_error(uri) from problem
+    metadata = footer.read_metadata()
     low, held, held_bytes = first_offset, 0, 0
-    for number in range(metadata.num_row_groups):
+    for number, of_group in zip(range(metadata.num_row_groups), footer.groups, strict=True):
         group = metadata.row_group(number)
-        statistics = group.column(column).statistics
-        begins = int(statistics.min) if statistics is not None and statistics.has_min_max else None
+        bounds = next((chunk.bounds for chunk in of_group if chunk.path == "offset"), None)
+        begins = None if bounds is None else bounds[0]
         full = held + group.num_rows > at_once or (large and held_bytes + group.total_byte_size > MAXIMUM_RANGE_BYTES)
         if begins is not None and begins > low and held and full:
             yield low, begins - 1

@@ -13,12 +13,11 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 from fsspec.implementations.arrow import ArrowFSWrapper
 
 from winnow.errors import BadInputError
-from winnow.files.page_checksums import ColumnChunk, check_chunk, list_column_chunks, make_damaged_page_error
+from winnow.files.page_checksums import check_chunk, make_damaged_page_error
+from winnow.files.parquet_footer import ColumnChunk, list_column_chunks, read_footer
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -54,8 +53,8 @@ class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
                 self._chunks.move_to_end(path)
                 return self._chunks[path]
         try:
-            found = list_column_chunks(pq.read_metadata(stream))
-        except (pa.ArrowInvalid, UnicodeDecodeError, BadInputError) as problem:
+            found = list_column_chunks(read_footer(stream).groups)
+        except BadInputError as problem:
             raise make_damaged_page_error(path) from problem
         with self._lock:
             self._chunks[path] = found

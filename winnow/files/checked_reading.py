@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,8 @@ import pyarrow.parquet as pq
 from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.duckdb_connection import open_connection, quote_file_list
-from winnow.files.page_checksums import check_pages, list_column_chunks
+from winnow.files.page_checksums import check_pages
+from winnow.files.parquet_footer import Footer, list_column_chunks, read_footer
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
 from winnow.files.storage_health import describe_machine_fault
@@ -64,8 +66,11 @@ def read_segment(
             if stream.size() != segment.size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
             buffered = buffer_bytes or (PAGES_BYTES if limit >= 0 else 0)
-            file = pq.ParquetFile(stream, buffer_size=buffered, page_checksum_verification=True)
-            yield from _read_batches(file, segment, start, limit, on_progress)
+            footer = read_footer(stream)
+            metadata = footer.read_metadata()
+            file = pq.ParquetFile(stream, metadata=metadata, buffer_size=buffered, page_checksum_verification=True)
+            groups = _list_checked_groups(file, footer, segment)
+            yield from _read_batches(file, groups, segment, start, limit, on_progress)
 
 
 def read_segment_columns(segment: Segment, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -79,14 +84,15 @@ def read_segment_columns(segment: Segment, columns: Sequence[str]) -> Iterator[p
         with storage.translate_store_errors(segment.path), filesystem.open_input_file(path) as stream:
             if stream.size() != segment.size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {segment.size_bytes:,}")
-            file = pq.ParquetFile(stream, page_checksum_verification=True)
-            for number, group in enumerate(_list_checked_groups(file, segment)):
+            footer = read_footer(stream)
+            file = pq.ParquetFile(stream, metadata=footer.read_metadata(), page_checksum_verification=True)
+            for number, group in enumerate(_list_checked_groups(file, footer, segment)):
                 decoded = 0
                 for batch in file.iter_batches(row_groups=[number], columns=list(columns)):
                     decoded += batch.num_rows
                     yield batch
-                if decoded != group.num_rows:
-                    raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
+                if decoded != group.rows:
+                    raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.rows:,}")
 
 
 def check_segment_offsets(segment: Segment) -> None:
@@ -109,17 +115,30 @@ def check_segment_offsets(segment: Segment) -> None:
         raise DamagedSegmentError("holds other offsets than its manifest entry says")
 
 
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A row group by the footer. ``decoded_bytes``: of its pages, not compressed; ``size_bytes``: in the file."""
+
+    rows: int
+    decoded_bytes: int
+    size_bytes: int
+
+
 def _read_batches(
-    file: pq.ParquetFile, segment: Segment, start: int, limit: int, on_progress: Callable[[int], None]
+    file: pq.ParquetFile,
+    groups: Sequence[RowGroup],
+    segment: Segment,
+    start: int,
+    limit: int,
+    on_progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    groups = _list_checked_groups(file, segment)
     first_wanted = _find_row_group(file, groups, segment, start)
     figures = FileFigures()
     remaining = limit
     for number, group in enumerate(groups):
-        if group.num_rows == 0 or number < first_wanted:
+        if group.rows == 0 or number < first_wanted:
             continue
-        on_progress(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+        on_progress(group.size_bytes)
         rows = _compute_batch_rows(group, limit if segment.first_offset >= start else -1)
         for batch in _read_group(file, number, group, rows):
             _check_batch(figures, batch, segment)
@@ -135,32 +154,47 @@ def _read_batches(
         raise DamagedSegmentError("holds other records than its manifest entry says")
 
 
-def _list_checked_groups(file: pq.ParquetFile, segment: Segment) -> list[pq.RowGroupMetaData]:
+def _list_checked_groups(file: pq.ParquetFile, footer: Footer, segment: Segment) -> list[RowGroup]:
     """Return the row groups, after checking the footer against the manifest entry."""
     # A footer in which a column has another type, or cannot be null, is read without an error.
     if not file.schema_arrow.equals(ARROW_SCHEMA):
         raise DamagedSegmentError("has other columns than a segment")
-    list_column_chunks(file.metadata)  # raises when the footer gives two columns the same bytes
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    records = sum(group.num_rows for group in groups)
+    groups = list_row_groups(file, footer)
+    records = sum(group.rows for group in groups)
     if records != segment.records or file.metadata.num_rows != records:
         raise DamagedSegmentError(f"holds {records:,} records instead of {segment.records:,}")
     return groups
 
 
-def _compute_batch_rows(group: pq.RowGroupMetaData, limit: int) -> int:
-    rows = int(max(1, min(BATCH_ROWS, BATCH_BYTES * group.num_rows // max(1, group.total_byte_size))))
+def list_row_groups(file: pq.ParquetFile, footer: Footer) -> list[RowGroup]:
+    """List the row groups of ``file``, which has this footer.
+
+    Raises:
+        BadInputError: the footer gives two columns the same bytes, or is damaged otherwise.
+    """
+    list_column_chunks(footer.groups)
+    if len(footer.groups) != file.num_row_groups:
+        raise BadInputError("The footer of the file is damaged.")
+    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
+    return [
+        RowGroup(group.num_rows, group.total_byte_size, sum(chunk.size_bytes for chunk in of_group))
+        for group, of_group in zip(groups, footer.groups, strict=True)
+    ]
+
+
+def _compute_batch_rows(group: RowGroup, limit: int) -> int:
+    rows = max(1, min(BATCH_ROWS, BATCH_BYTES * group.rows // max(1, group.decoded_bytes)))
     return rows if limit < 0 else max(1, min(rows, limit))
 
 
-def _read_group(file: pq.ParquetFile, number: int, group: pq.RowGroupMetaData, rows: int) -> Iterator[pa.RecordBatch]:
+def _read_group(file: pq.ParquetFile, number: int, group: RowGroup, rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the records of one row group and check their number: Arrow skips pages of an unknown type."""
     decoded = 0
     for batch in file.iter_batches(batch_size=rows, row_groups=[number], columns=ARROW_SCHEMA.names):
         decoded += batch.num_rows
         yield cast_to_segment_schema(batch.select(ARROW_SCHEMA.names))
-    if decoded != group.num_rows:
-        raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.num_rows:,}")
+    if decoded != group.rows:
+        raise DamagedSegmentError(f"holds {decoded:,} records in a row group of {group.rows:,}")
 
 
 def _check_batch(figures: FileFigures, batch: pa.RecordBatch, segment: Segment) -> None:
@@ -198,13 +232,13 @@ def translate_read_errors() -> Iterator[None]:
         raise DamagedSegmentError("cannot be decoded: a page is not the one that was written") from problem
 
 
-def _find_row_group(file: pq.ParquetFile, groups: Sequence[pq.RowGroupMetaData], segment: Segment, start: int) -> int:
+def _find_row_group(file: pq.ParquetFile, groups: Sequence[RowGroup], segment: Segment, start: int) -> int:
     """Return the number of the last row group that does not begin above ``start``; earlier ones are not needed.
 
     Reads offsets themselves. No checksum covers the statistics in the footer, so a changed one would hide records, and
     PyArrow crashes the process on one whose length changed.
     """
-    filled = [number for number, group in enumerate(groups) if group.num_rows]
+    filled = [number for number, group in enumerate(groups) if group.rows]
     if start <= segment.first_offset or not filled:
         return 0
     low, high = 0, len(filled) - 1
@@ -314,14 +348,16 @@ def check_quarantine_file(
         with storage.translate_store_errors(uri), filesystem.open_input_file(path) as stream:
             if stream.size() != size_bytes:
                 raise DamagedSegmentError(f"has {stream.size():,} bytes instead of {size_bytes:,}")
-            file = pq.ParquetFile(stream, buffer_size=SCRUB_BUFFER_BYTES, page_checksum_verification=True)
+            footer = read_footer(stream)
+            metadata = footer.read_metadata()
+            file = pq.ParquetFile(
+                stream, metadata=metadata, buffer_size=SCRUB_BUFFER_BYTES, page_checksum_verification=True
+            )
             if file.schema_arrow.names != QUARANTINE_SCHEMA.names:
                 raise DamagedSegmentError("has other columns than quarantined records")
-            list_column_chunks(file.metadata)
             found = 0
-            for number in range(file.num_row_groups):
-                group = file.metadata.row_group(number)
-                on_progress(sum(group.column(index).total_compressed_size for index in range(group.num_columns)))
+            for number, group in enumerate(list_row_groups(file, footer)):
+                on_progress(group.size_bytes)
                 found += sum(batch.num_rows for batch in file.iter_batches(BATCH_ROWS, row_groups=[number]))
             if found != records:
                 raise DamagedSegmentError(f"holds {found:,} records instead of {records:,}")

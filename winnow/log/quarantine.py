@@ -30,8 +30,9 @@ from pyiceberg.types import (
 
 from winnow.errors import CommitConflictError, DamagedMetadataError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.checked_reading import translate_read_errors
+from winnow.files.checked_reading import PAGES_BYTES, translate_read_errors
 from winnow.files.file_names import is_attempt_file, is_ingest_file
+from winnow.files.parquet_footer import require_readable_footer
 from winnow.files.quarantine_files import (
     QuarantineWriter,
     locate_ingest_folder,
@@ -363,12 +364,15 @@ def _disable_retries(table: Table) -> Table:
 
 def _read_rows(topic: str, path: str, wanted: pc.Expression) -> Iterator[pa.RecordBatch]:
     import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
 
     filesystem, path_in_store = storage.open_filesystem(path)
     options = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
     checked = ds.ParquetFileFormat(default_fragment_scan_options=options)
     try:
         with translate_read_errors(), storage.translate_store_errors(path):
+            with filesystem.open_input_file(path_in_store) as stream:
+                require_readable_footer(pq.ParquetFile(stream, buffer_size=PAGES_BYTES))
             # Row groups without a selected row are skipped by their statistics.
             scanner = ds.dataset(path_in_store, filesystem=filesystem, format=checked).scanner(
                 filter=wanted, batch_readahead=1, fragment_readahead=1, use_threads=False

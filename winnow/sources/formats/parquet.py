@@ -6,7 +6,7 @@ gigabytes of records, and are expanded slice by slice only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from winnow.errors import WinnowError
+from winnow.files.parquet_footer import ColumnChunk, read_footer
 from winnow.files.record_batch import MAXIMUM_BATCH_ROWS, Integers
 from winnow.sources.formats.batches import measure_bytes, slice_by_size
 from winnow.sources.formats.compression import open_seekable, read_start
@@ -92,15 +93,16 @@ def read_footer_offsets(uri: str, partition: int | None, partitions: int) -> dic
         with open_to_read(uri) as stream:
             if stream.read(len(MAGIC)) != MAGIC:
                 return None
-            metadata = pq.ParquetFile(stream).metadata
-    except (WinnowError, OSError, pa.ArrowException):
+            footer = read_footer(stream)
+        schema = footer.read_metadata().schema.to_arrow_schema()
+    except (WinnowError, OSError, pa.ArrowException, UnicodeDecodeError):
         return None  # whoever reads the records says what is wrong
-    places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    numbers = {field.name for field in schema if pa.types.is_signed_integer(field.type)}
     bounds: dict[int, tuple[int, int]] = {}
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        offsets = _read_bounds(group, places.get("offset"))
-        named = (partition, partition) if "partition" not in places else _read_bounds(group, places["partition"])
+    for group in footer.groups:
+        chunks = {chunk.path: chunk for chunk in group}
+        offsets = _find_bounds(chunks, "offset", numbers)
+        named = (partition, partition) if "partition" not in chunks else _find_bounds(chunks, "partition", numbers)
         if offsets is None or named is None or named[0] is None or named[0] != named[1]:
             return None
         if not 0 <= named[0] < partitions:
@@ -110,13 +112,12 @@ def read_footer_offsets(uri: str, partition: int | None, partitions: int) -> dic
     return bounds
 
 
-def _read_bounds(group: Any, place: int | None) -> tuple[int, int] | None:
+def _find_bounds(chunks: Mapping[str, ColumnChunk], column: str, numbers: Collection[str]) -> tuple[int, int] | None:
     """Return the bounds of an integer column of a row group, if it has no nulls."""
-    statistics = None if place is None else group.column(place).statistics
-    if statistics is None or not statistics.has_min_max or not statistics.has_null_count or statistics.null_count:
+    chunk = chunks.get(column)
+    if chunk is None or column not in numbers or chunk.nulls != 0:
         return None
-    low, high = statistics.min, statistics.max
-    return (low, high) if isinstance(low, int) and isinstance(high, int) and low >= 0 else None
+    return chunk.bounds if chunk.bounds is not None and chunk.bounds[0] >= 0 else None
 
 
 def read_parquet_batches(
