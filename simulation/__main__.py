@@ -12,16 +12,20 @@ smaller, told, and written to a file for --replay.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import gc
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from mmap import mmap
 from pathlib import Path
+from typing import Final
 
 from simulation.history import Outcome
 from simulation.reach import Reach
@@ -75,8 +79,33 @@ class Summary:
         }
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Run histories; 1 when one of them broke a promise, 2 for arguments that make no sense."""
+def watch(arguments: Sequence[str]) -> int:
+    """Run :func:`main` in a process of its own; 1 also when a library ended that, with the seed of its history."""
+    present = mmap(-1, _SEED_BYTES)
+    pid = os.fork()
+    if not pid:
+        faulthandler.enable()
+        sys.exit(main(arguments, lambda seed: present.__setitem__(slice(_SEED_BYTES), seed.to_bytes(_SEED_BYTES))))
+    while True:
+        with suppress(KeyboardInterrupt):
+            code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            break
+    if code >= 0:
+        return code
+    seed = int.from_bytes(present[:])
+    print(f"\nAmid the history of seed {seed} the process was ended by {signal.Signals(-code).name}.")
+    print(f"Again: {Path(sys.executable)} -m simulation --seed {seed} --histories 1", flush=True)
+    return 1
+
+
+_SEED_BYTES: Final = 8
+
+
+def main(arguments: Sequence[str], note: Callable[[int], None] = lambda seed: None) -> int:
+    """Run histories; 1 when one of them broke a promise, 2 for arguments that make no sense.
+
+    ``note``: told each seed before its history.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m simulation", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -101,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     if only is not None and not only <= STEPS.keys():
         parser.error(f"there is no step {', '.join(sorted(only - STEPS.keys()))}; there are {', '.join(STEPS)}")
     with Reach() if options.reach else nullcontext() as reach:
-        summary = _run_all(options, only)
+        summary = _run_all(options, only, note)
     gc.collect()  # connections that killed processes left open, before their library ends
     print(_describe(summary))
     if reach is not None:
@@ -111,13 +140,14 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if summary.broken else 0
 
 
-def _run_all(options: argparse.Namespace, only: set[str] | None) -> Summary:
+def _run_all(options: argparse.Namespace, only: set[str] | None, note: Callable[[int], None]) -> Summary:
     summary = Summary()
     histories = options.histories or (sys.maxsize if options.seconds else 10)
     begun = time.monotonic()
     for seed in range(options.seed, options.seed + histories):
         if options.seconds and time.monotonic() - begun > options.seconds:
             break
+        note(seed)
         script, outcome = run_seed(seed, options.length, only)
         is_new = outcome.broken is not None and get_kind(outcome.broken) not in summary.broken
         summary.add(seed, outcome)
@@ -152,4 +182,4 @@ def _describe(summary: Summary) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(watch(sys.argv[1:]))

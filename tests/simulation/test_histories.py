@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,3 +125,19 @@ def test_history_that_does_not_end_breaks_a_promise(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(history, "MAXIMUM_CALLS", 500)
     _, outcome = run_seed(1)
     assert outcome.broken == "The processes do not come to an end."
+
+
+ABORTED = """
+import os, sys
+from simulation import __main__ as simulation
+
+simulation.run_seed = lambda *_: os.abort()
+sys.exit(simulation.watch(["--seed", "7", "--histories", "2"]))
+"""
+
+
+def test_history_amid_which_a_library_ends_the_process_is_named() -> None:
+    ended = subprocess.run([sys.executable, "-c", ABORTED], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert "Amid the history of seed 7 the process was ended by SIGABRT." in ended.stdout
+    assert "-m simulation --seed 7 --histories 1" in ended.stdout
