@@ -103,7 +103,7 @@ def read_footer(file: ReadableFile) -> Footer:
     tail = tail[-_TAIL_BYTES - size_bytes :]
     try:
         footer = ThriftReader(tail[:-_TAIL_BYTES]).read_struct()
-        groups = [[_make_chunk(column) for column in group[_COLUMNS]] for group in footer[_ROW_GROUPS]]
+        groups = [[_make_chunk(column, end) for column in group[_COLUMNS]] for group in footer[_ROW_GROUPS]]
     except (IndexError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadInputError("The footer of the file is damaged.") from problem
     return Footer(groups, tail)
@@ -114,13 +114,15 @@ def _read_end(file: ReadableFile, end: int, size_bytes: int) -> bytes:
     return file.read(size_bytes)
 
 
-def _make_chunk(column: Struct) -> ColumnChunk:
+def _make_chunk(column: Struct, file_bytes: int) -> ColumnChunk:
     found = column[_META_DATA]
     start = min(filter(None, (found.get(_DICTIONARY_PAGE), found[_DATA_PAGE])), default=0)
     statistics = found.get(_STATISTICS, {})
     low, high = (statistics.get(new, statistics.get(old)) for new, old in _BOUNDS)
-    size_bytes = _WHOLE_NUMBER_BYTES.get(found[_TYPE])
-    told = size_bytes is not None and low is not None and high is not None and len(low) == len(high) == size_bytes
+    number_bytes = _WHOLE_NUMBER_BYTES.get(found[_TYPE])
+    told = number_bytes is not None and low is not None and high is not None and len(low) == len(high) == number_bytes
+    if not 0 <= start <= start + found[_COMPRESSED_BYTES] <= file_bytes or found[_NUM_VALUES] < 0:
+        raise ValueError("a column chunk outside of the file")
     return ColumnChunk(
         path=b".".join(found[_PATH]).decode(),
         start=start,
