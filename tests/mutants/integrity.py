@@ -54,6 +54,9 @@ INTEGRITY = (
     Mutant("row-group-cut-short", "pages that Arrow passed over are not missed")
     .changes("_read_group", swap_operator("!=", ">", "rows"))
     .caught_by("test_segment_with_any_byte_changed_is_read_as_written_or_refused"),
+    Mutant("footer-at-shared-positions", "threads that read the footer of one file move each other's position")
+    .changes("parquet_footer._read_end", never("SharedFile"))
+    .caught_by("test_threads_that_share_a_file_of_arrow_read_its_footer_at_once"),
     Mutant("store-shares-positions", "threads that read ahead from an object store share one position")
     .changes("CheckedFile.__init__", replace("threading.local()", "type('Place', (), {})()"))
     .caught_by("test_each_thread_reads_from_where_it_has_sought"),

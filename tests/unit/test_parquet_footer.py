@@ -6,12 +6,14 @@ import io
 import random
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from winnow.errors import BadInputError, WinnowError
 from winnow.files.checked_reading import read_segment
@@ -69,6 +71,17 @@ def test_footer_that_is_longer_than_the_first_read_is_read_whole() -> None:
     pq.write_table(pa.table({f"column-{n}" * 20: [n] for n in range(400)}), written)
     ((*chunks,),) = read_footer(written).groups
     assert [chunk.bounds for chunk in chunks] == [(n, n) for n in range(400)]
+
+
+def test_threads_that_share_a_file_of_arrow_read_its_footer_at_once(tmp_path: Path) -> None:
+    """DuckDB's threads do, and read the file's columns meanwhile: the file has one position for all."""
+    path = tmp_path / "shared.parquet"
+    pq.write_table(pa.table({f"column-{n}" * 20: [n] for n in range(400)}), path)
+    with fs.LocalFileSystem().open_input_file(str(path)) as file, ThreadPoolExecutor(4) as threads:
+        file.seek(17)
+        footers = list(threads.map(lambda _: read_footer(file).groups, range(60)))
+        assert file.tell() == 17
+    assert all(groups == footers[0] for groups in footers)
 
 
 def test_a_changed_byte_of_a_footer_never_ends_the_process(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 from winnow.errors import BadInputError
 from winnow.files.thrift_structs import Struct, ThriftReader
@@ -31,11 +31,22 @@ _WHOLE_NUMBER_BYTES: Final = {1: 4, 2: 8}
 """Of Parquet's physical types INT32 and INT64."""
 
 
-class ReadableFile(Protocol):
-    """A file that is open to read: Python's, or one of Arrow's."""
+@runtime_checkable
+class SharedFile(Protocol):
+    """A file of Arrow's that is open to read: threads share its position, which is left alone."""
 
-    def seek(self, offset: int, whence: int = 0, /) -> Any:
-        """Go to a place."""
+    def size(self) -> int:
+        """Return its size in bytes."""
+
+    def read_at(self, size: int, offset: int, /) -> bytes:
+        """Read so many bytes from a place on, fewer only at the end."""
+
+
+class SeekableFile(Protocol):
+    """A file of Python's that is open to read."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place; return it."""
 
     def read(self, size: int, /) -> bytes:
         """Read so many bytes, fewer only at the end."""
@@ -86,14 +97,14 @@ class Footer:
         return pq.read_metadata(pa.BufferReader(self.end))
 
 
-def read_footer(file: ReadableFile) -> Footer:
-    """Read the footer of an open file.
+def read_footer(file: SeekableFile | SharedFile) -> Footer:
+    """Read the footer of an open file. Several threads may do so at the same time where the file is Arrow's.
 
     Raises:
         BadInputError: this is no Parquet, or the footer is damaged.
         OSError: it cannot be read.
     """
-    end = int(file.seek(0, 2))
+    end = file.size() if isinstance(file, SharedFile) else file.seek(0, 2)
     tail = _read_end(file, end, min(end, _READ_BYTES))
     size_bytes = int.from_bytes(tail[-_TAIL_BYTES : -len(_MAGIC)], "little")
     if len(tail) < _TAIL_BYTES or tail[-len(_MAGIC) :] != _MAGIC or size_bytes > end - _TAIL_BYTES:
@@ -109,7 +120,9 @@ def read_footer(file: ReadableFile) -> Footer:
     return Footer(groups, tail)
 
 
-def _read_end(file: ReadableFile, end: int, size_bytes: int) -> bytes:
+def _read_end(file: SeekableFile | SharedFile, end: int, size_bytes: int) -> bytes:
+    if isinstance(file, SharedFile):
+        return file.read_at(size_bytes, end - size_bytes)
     file.seek(end - size_bytes)
     return file.read(size_bytes)
 
