@@ -30,7 +30,7 @@ DOWNLOAD_TIMEOUT_S = 900
 _SETTINGS = """\
 <ivysettings>
   <settings defaultResolver="central"/>
-  <resolvers><ibiblio name="central" m2compatible="true"/></resolvers>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="{usepoms}"/></resolvers>
 </ivysettings>
 """
 
@@ -38,7 +38,7 @@ _SETTINGS = """\
 def resolve_jars(coordinates: Sequence[str], name: str, *, exclude: Sequence[str] = ()) -> Path:
     """Return a folder with the jars of ``coordinates`` (``group:artifact:version``) and all that they need.
 
-    With ``:classifier`` behind it, that jar of the artifact comes, too.
+    With ``:classifier`` behind it, that jar of the artifact comes, too; with ``:classifier@extension`` that file alone.
     ``exclude`` lists modules (``group:artifact``) that are left out. ``name`` begins the folder's name, for people.
 
     Raises:
@@ -96,7 +96,9 @@ def _download(coordinates: Sequence[str], exclude: Sequence[str], draft: Path) -
     settings = Path.home() / ".ivy2" / "ivysettings.xml"
     if not settings.is_file():
         settings = draft / "ivysettings.xml"
-        settings.write_text(_SETTINGS)
+        # What a single file needs is of no interest, and Ivy does not understand every parent of a POM.
+        needs_others = not all("@" in coordinate for coordinate in coordinates)
+        settings.write_text(_SETTINGS.format(usepoms=str(needs_others).lower()))
     module = draft / "ivy.xml"
     module.write_text(_describe_module(coordinates, exclude))
     java = find_java(os.environ, locate_cache().parent) / "bin" / "java"
@@ -117,7 +119,7 @@ def _download(coordinates: Sequence[str], exclude: Sequence[str], draft: Path) -
         )
     except subprocess.TimeoutExpired:
         raise ServiceError(_describe_failure(coordinates, f"not done after {DOWNLOAD_TIMEOUT_S} s")) from None
-    if done.returncode != 0 or not any((draft / "jars").glob("*.jar")):
+    if done.returncode != 0 or not any((draft / "jars").glob("*")):
         raise ServiceError(_describe_failure(coordinates, _summarize(done.stdout)))
 
 
@@ -125,12 +127,17 @@ def _describe_module(coordinates: Sequence[str], exclude: Sequence[str]) -> str:
     lines = ['<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">']
     lines += ['<info organisation="winnow" module="jars"/>']
     lines += ['<configurations><conf name="default"/></configurations><dependencies>']
-    for organisation, artifact, version, *classifiers in (each.split(":") for each in coordinates):
+    for coordinate in coordinates:
+        jar, _, extension = coordinate.partition("@")
+        organisation, artifact, version, *classifiers = jar.split(":")
         names = f"org={quoteattr(organisation)} name={quoteattr(artifact)} rev={quoteattr(version)}"
-        of_artifact = f'<artifact name={quoteattr(artifact)} type="jar" ext="jar"'
-        extra = "".join(f"{of_artifact} m:classifier={quoteattr(each)}/>" for each in classifiers)
-        inside = f"{of_artifact}/>{extra}" if extra else ""
-        lines.append(f'<dependency {names} conf="default->default">{inside}</dependency>')
+        kind = quoteattr(extension or "jar")
+        of_artifact = f"<artifact name={quoteattr(artifact)} type={kind} ext={kind}"
+        inside = "".join(f"{of_artifact} m:classifier={quoteattr(each)}/>" for each in classifiers)
+        if inside and not extension:
+            inside = f"{of_artifact}/>{inside}"
+        alone = ' transitive="false"' if extension else ""
+        lines.append(f'<dependency {names} conf="default->default"{alone}>{inside}</dependency>')
     for organisation, artifact in (each.split(":") for each in exclude):
         lines.append(f"<exclude org={quoteattr(organisation)} module={quoteattr(artifact)}/>")
     return "\n".join([*lines, "</dependencies></ivy-module>"])

@@ -9,7 +9,6 @@ import contextlib
 import hashlib
 import http.server
 import os
-import shutil
 import ssl
 import subprocess
 import tarfile
@@ -23,16 +22,13 @@ from pathlib import Path
 from typing import Final
 
 from broker.addresses import find_free_ports
-from broker.jars import locate_cache
+from broker.jars import locate_cache, resolve_jars
 from tests.support.waiting import wait_until
 from winnow.embedded.java import find_java
 
 VERSION: Final = "3.0.9"
 _SHA256: Final = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
-_URL: Final = (
-    "https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/"
-    f"{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
-)
+_ARCHIVE: Final = f"io.apicurio:apicurio-registry-app:{VERSION}:all@tar.gz"
 _JVM_OPTIONS = ("-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
@@ -71,15 +67,13 @@ def _answers(url: str) -> bool:
 
 
 def _fetch() -> Path:
-    """The unpacked archive; fetched by whoever comes first, and there whole, by one rename, or not at all."""
+    """The archive, unpacked by whoever comes first, and there whole, by one rename, or not at all."""
     place = locate_cache().parent / "apicurio" / VERSION
     if place.is_dir():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="draft-", dir=place.parent) as draft:
-        archive = Path(draft) / "all.tar.gz"
-        with urllib.request.urlopen(_URL, timeout=60) as answer, archive.open("wb") as file:
-            shutil.copyfileobj(answer, file)
+        (archive,) = resolve_jars([_ARCHIVE], "apicurio").iterdir()
         assert hashlib.sha256(archive.read_bytes()).hexdigest() == _SHA256
         with tarfile.open(archive) as tar:
             tar.extractall(Path(draft) / "app", filter="data")
