@@ -15,7 +15,7 @@ import pytest
 from winnow.errors import DamagedSegmentError
 from winnow.files.checked_reading import read_segment
 from winnow.files.page_checksums import check_pages, read_page_header
-from winnow.files.parquet_footer import ColumnChunk, list_column_chunks, read_footer
+from winnow.files.parquet_footer import ColumnChunk, read_footer
 from winnow.files.segments import ARROW_SCHEMA, SegmentWriter
 from winnow.files.thrift_structs import ThriftReader
 from winnow.values.model import Segment
@@ -79,7 +79,7 @@ def page_at(data: bytes, at: int) -> tuple[int, int]:
 
 def list_chunks(segment: Segment) -> list[ColumnChunk]:
     with Path(segment.path).open("rb") as file:
-        return list_column_chunks(read_footer(file).groups)
+        return read_footer(file).list_column_chunks()
 
 
 def damaged_copies(segment: Segment, folder: Path) -> Iterator[tuple[str, Segment]]:

@@ -44,9 +44,11 @@ def test_chunks_and_bounds_are_those_that_arrow_tells(rows: int, *, statistics: 
     groups = read_footer(written).groups
     assert len(groups) == metadata.num_row_groups
     for number, group in enumerate(groups):
-        assert len(group) == metadata.num_columns
-        for place, chunk in enumerate(group):
-            told = metadata.row_group(number).column(place)
+        told_group = metadata.row_group(number)
+        assert (group.rows, group.decoded_bytes) == (told_group.num_rows, told_group.total_byte_size)
+        assert len(group.chunks) == metadata.num_columns
+        for place, chunk in enumerate(group.chunks):
+            told = told_group.column(place)
             begin = told.dictionary_page_offset or told.data_page_offset
             assert (chunk.path, chunk.start, chunk.size_bytes, chunk.values) == (
                 *(told.path_in_schema, begin),
@@ -69,8 +71,8 @@ def test_what_is_no_parquet_is_refused(content: bytes) -> None:
 def test_footer_that_is_longer_than_the_first_read_is_read_whole() -> None:
     written = io.BytesIO()
     pq.write_table(pa.table({f"column-{n}" * 20: [n] for n in range(400)}), written)
-    ((*chunks,),) = read_footer(written).groups
-    assert [chunk.bounds for chunk in chunks] == [(n, n) for n in range(400)]
+    (group,) = read_footer(written).groups
+    assert [chunk.bounds for chunk in group.chunks] == [(n, n) for n in range(400)]
 
 
 def test_threads_that_share_a_file_of_arrow_read_its_footer_at_once(tmp_path: Path) -> None:

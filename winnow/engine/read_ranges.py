@@ -140,16 +140,14 @@ def _split_file(uri: str, first_offset: int, last_offset: int, at_once: int, lar
             footer = read_footer(stream)
         except BadInputError as problem:
             raise make_damaged_page_error(uri) from problem
-    metadata = footer.read_metadata()
     low, held, held_bytes = first_offset, 0, 0
-    for number, of_group in zip(range(metadata.num_row_groups), footer.groups, strict=True):
-        group = metadata.row_group(number)
-        bounds = next((chunk.bounds for chunk in of_group if chunk.path == "offset"), None)
+    for group in footer.groups:
+        bounds = next((chunk.bounds for chunk in group.chunks if chunk.path == "offset"), None)
         begins = None if bounds is None else bounds[0]
-        full = held + group.num_rows > at_once or (large and held_bytes + group.total_byte_size > MAXIMUM_RANGE_BYTES)
+        full = held + group.rows > at_once or (large and held_bytes + group.decoded_bytes > MAXIMUM_RANGE_BYTES)
         if begins is not None and begins > low and held and full:
             yield low, begins - 1
             low, held, held_bytes = begins, 0, 0
-        held, held_bytes = held + group.num_rows, held_bytes + group.total_byte_size
+        held, held_bytes = held + group.rows, held_bytes + group.decoded_bytes
     if low <= last_offset:
         yield low, last_offset

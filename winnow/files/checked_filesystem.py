@@ -17,7 +17,7 @@ from fsspec.implementations.arrow import ArrowFSWrapper
 
 from winnow.errors import BadInputError
 from winnow.files.page_checksums import check_chunk, make_damaged_page_error
-from winnow.files.parquet_footer import ColumnChunk, list_column_chunks, read_footer
+from winnow.files.parquet_footer import ColumnChunk, read_footer
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -53,7 +53,7 @@ class CheckedFileSystem(ArrowFSWrapper):  # type: ignore[misc]
                 self._chunks.move_to_end(path)
                 return self._chunks[path]
         try:
-            found = list_column_chunks(read_footer(stream).groups)
+            found = read_footer(stream).list_column_chunks()
         except BadInputError as problem:
             raise make_damaged_page_error(path) from problem
         with self._lock:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +19,7 @@ from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
 from winnow.files.duckdb_connection import open_connection, quote_file_list
 from winnow.files.page_checksums import check_pages
-from winnow.files.parquet_footer import Footer, list_column_chunks, read_footer
+from winnow.files.parquet_footer import Footer, RowGroup, read_footer
 from winnow.files.quarantine_files import QUARANTINE_SCHEMA
 from winnow.files.segments import ARROW_SCHEMA, FileFigures, cast_to_segment_schema, read_offsets
 from winnow.files.storage_health import describe_machine_fault
@@ -115,15 +114,6 @@ def check_segment_offsets(segment: Segment) -> None:
         raise DamagedSegmentError("holds other offsets than its manifest entry says")
 
 
-@dataclass(frozen=True, slots=True)
-class RowGroup:
-    """A row group by the footer. ``decoded_bytes``: of its pages, not compressed; ``size_bytes``: in the file."""
-
-    rows: int
-    decoded_bytes: int
-    size_bytes: int
-
-
 def _read_batches(
     file: pq.ParquetFile,
     groups: Sequence[RowGroup],
@@ -154,32 +144,24 @@ def _read_batches(
         raise DamagedSegmentError("holds other records than its manifest entry says")
 
 
-def _list_checked_groups(file: pq.ParquetFile, footer: Footer, segment: Segment) -> list[RowGroup]:
+def _list_checked_groups(file: pq.ParquetFile, footer: Footer, segment: Segment) -> tuple[RowGroup, ...]:
     """Return the row groups, after checking the footer against the manifest entry."""
     # A footer in which a column has another type, or cannot be null, is read without an error.
     if not file.schema_arrow.equals(ARROW_SCHEMA):
         raise DamagedSegmentError("has other columns than a segment")
-    groups = list_row_groups(file, footer)
+    groups = _list_row_groups(file, footer)
     records = sum(group.rows for group in groups)
     if records != segment.records or file.metadata.num_rows != records:
         raise DamagedSegmentError(f"holds {records:,} records instead of {segment.records:,}")
     return groups
 
 
-def list_row_groups(file: pq.ParquetFile, footer: Footer) -> list[RowGroup]:
-    """List the row groups of ``file``, which has this footer.
-
-    Raises:
-        BadInputError: the footer gives two columns the same bytes, or is damaged otherwise.
-    """
-    list_column_chunks(footer.groups)
+def _list_row_groups(file: pq.ParquetFile, footer: Footer) -> tuple[RowGroup, ...]:
+    """Return the row groups of ``file``, which has this footer, if no two columns have the same bytes."""
+    footer.list_column_chunks()
     if len(footer.groups) != file.num_row_groups:
         raise BadInputError("The footer of the file is damaged.")
-    groups = [file.metadata.row_group(number) for number in range(file.num_row_groups)]
-    return [
-        RowGroup(group.num_rows, group.total_byte_size, sum(chunk.size_bytes for chunk in of_group))
-        for group, of_group in zip(groups, footer.groups, strict=True)
-    ]
+    return footer.groups
 
 
 def _compute_batch_rows(group: RowGroup, limit: int) -> int:
@@ -356,7 +338,7 @@ def check_quarantine_file(
             if file.schema_arrow.names != QUARANTINE_SCHEMA.names:
                 raise DamagedSegmentError("has other columns than quarantined records")
             found = 0
-            for number, group in enumerate(list_row_groups(file, footer)):
+            for number, group in enumerate(_list_row_groups(file, footer)):
                 on_progress(group.size_bytes)
                 found += sum(batch.num_rows for batch in file.iter_batches(BATCH_ROWS, row_groups=[number]))
             if found != records:

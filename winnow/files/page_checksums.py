@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from winnow.errors import BadInputError, DamagedSegmentError
 from winnow.files import storage
-from winnow.files.parquet_footer import list_column_chunks, read_footer
+from winnow.files.parquet_footer import read_footer
 from winnow.files.thrift_structs import ThriftReader
 
 _BLOCK_BYTES: Final = 1 << 20
@@ -54,7 +54,7 @@ def check_pages(
         try:
             footer = read_footer(file)
             footer.read_metadata()
-            chunks = list_column_chunks(footer.groups)
+            chunks = footer.list_column_chunks()
         except (pa.ArrowException, UnicodeDecodeError, BadInputError) as problem:
             raise make_damaged_page_error(uri) from problem
         except OSError as problem:

@@ -6,7 +6,6 @@ Arrow's own ``metadata.row_group(0).column(0)`` ends the whole process where a b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
@@ -24,7 +23,7 @@ _READ_BYTES: Final = 64 << 10
 """Read at once from the end of a file: most footers are shorter."""
 
 # Fields of Parquet's FileMetaData, RowGroup, ColumnChunk, ColumnMetaData and Statistics.
-_ROW_GROUPS, _COLUMNS, _META_DATA = 4, 1, 3
+_ROW_GROUPS, _COLUMNS, _DECODED_BYTES, _ROWS, _META_DATA = 4, 1, 2, 3, 3
 _TYPE, _PATH, _NUM_VALUES, _COMPRESSED_BYTES, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS = 1, 3, 5, 7, 9, 11, 12
 _OLD_MAXIMUM, _OLD_MINIMUM, _NULL_COUNT, _MAXIMUM, _MINIMUM = 1, 2, 3, 5, 6
 _WHOLE_NUMBER_BYTES: Final = {1: 4, 2: 8}
@@ -79,11 +78,36 @@ class ColumnChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
-    """A footer. ``groups``: the column chunks of each row group. ``end``: the end of the file, from the footer on."""
+class RowGroup:
+    """A row group. ``decoded_bytes``: of its pages, not compressed."""
 
-    groups: list[list[ColumnChunk]]
+    rows: int
+    decoded_bytes: int
+    chunks: tuple[ColumnChunk, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the file."""
+        return sum(chunk.size_bytes for chunk in self.chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """A footer. ``end``: the end of the file, from the footer on."""
+
+    groups: tuple[RowGroup, ...]
     end: bytes
+
+    def list_column_chunks(self) -> list[ColumnChunk]:
+        """List the column chunks of all row groups, in the order of the file.
+
+        Raises:
+            BadInputError: two of them overlap, so the footer is damaged.
+        """
+        chunks = sorted((chunk for group in self.groups for chunk in group.chunks), key=lambda chunk: chunk.start)
+        if any(after.start < before.end for before, after in pairwise(chunks)):
+            raise BadInputError("The footer gives two columns the same bytes.")
+        return chunks
 
     def read_metadata(self) -> pq.FileMetaData:
         """Have Arrow parse it, without reading it again.
@@ -114,7 +138,7 @@ def read_footer(file: SeekableFile | SharedFile) -> Footer:
     tail = tail[-_TAIL_BYTES - size_bytes :]
     try:
         footer = ThriftReader(tail[:-_TAIL_BYTES]).read_struct()
-        groups = [[_make_chunk(column, end) for column in group[_COLUMNS]] for group in footer[_ROW_GROUPS]]
+        groups = tuple(_make_group(group, end) for group in footer[_ROW_GROUPS])
     except (IndexError, ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadInputError("The footer of the file is damaged.") from problem
     return Footer(groups, tail)
@@ -125,6 +149,14 @@ def _read_end(file: SeekableFile | SharedFile, end: int, size_bytes: int) -> byt
         return file.read_at(size_bytes, end - size_bytes)
     file.seek(end - size_bytes)
     return file.read(size_bytes)
+
+
+def _make_group(group: Struct, file_bytes: int) -> RowGroup:
+    if group[_ROWS] < 0 or group[_DECODED_BYTES] < 0:
+        raise ValueError("less than nothing")
+    return RowGroup(
+        group[_ROWS], group[_DECODED_BYTES], tuple(_make_chunk(column, file_bytes) for column in group[_COLUMNS])
+    )
 
 
 def _make_chunk(column: Struct, file_bytes: int) -> ColumnChunk:
@@ -151,18 +183,6 @@ _BOUNDS: Final = ((_MINIMUM, _OLD_MINIMUM), (_MAXIMUM, _OLD_MAXIMUM))
 
 def _decode(number: bytes) -> int:
     return int.from_bytes(number, "little", signed=True)
-
-
-def list_column_chunks(groups: Iterable[Iterable[ColumnChunk]]) -> list[ColumnChunk]:
-    """List the column chunks of all row groups, in the order of the file.
-
-    Raises:
-        BadInputError: two of them overlap, so the footer is damaged.
-    """
-    chunks = sorted((chunk for group in groups for chunk in group), key=lambda chunk: chunk.start)
-    if any(after.start < before.end for before, after in pairwise(chunks)):
-        raise BadInputError("The footer gives two columns the same bytes.")
-    return chunks
 
 
 def require_readable_footer(file: pq.ParquetFile) -> None:

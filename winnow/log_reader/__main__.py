@@ -8,6 +8,7 @@ text of the error.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -34,10 +35,16 @@ def main() -> None:
 
 def load_libraries() -> None:
     """Import what questions need, but for Great Expectations: few need that, and it takes as long as all the rest."""
+    # Imports make many objects and no garbage.
+    gc.disable()
     import winnow.files.duckdb_connection
     import winnow.log.file_io
     import winnow.log.sql_catalog
     import winnow.log_reader.answering  # noqa: F401
+
+    # These objects are never garbage: collecting them would copy their memory in every child.
+    gc.freeze()
+    gc.enable()
 
 
 def answer(talk: socket.socket, seconds: int, memory_bytes: int) -> int:

@@ -77,7 +77,7 @@ def _limit_engine(settings: Settings, memory_bytes: int) -> Settings:
 
 def describe_failure(problem: Exception) -> tuple[Document, int]:
     """Make the document of an error, and the exit code of its class. Only texts of Winnow's own errors are repeated."""
-    if isinstance(problem, MemoryError | pa.ArrowMemoryError) or type(problem).__name__ == "OutOfMemoryException":
+    if _is_out_of_memory(problem):
         known: WinnowError = UsageError(
             "The answer needs more memory than a reader process of the page may use.",
             next="Raise page.reader_memory_bytes, or ask at a shell: winnow read and winnow why have no such limit.",
@@ -91,6 +91,12 @@ def describe_failure(problem: Exception) -> tuple[Document, int]:
             next="The same at a shell says where: WINNOW_DEBUG=1 with winnow read, why or explain.",
         )
     return {"kind": type(known).__name__, "message": str(known)}, known.exit_code
+
+
+def _is_out_of_memory(problem: Exception) -> bool:
+    if isinstance(problem, ImportError):  # of a library that is loaded only for some questions
+        return "failed to map segment" in str(problem) or "annot allocate memory" in str(problem)
+    return isinstance(problem, MemoryError | pa.ArrowMemoryError) or type(problem).__name__ == "OutOfMemoryException"
 
 
 def _explain_disk_or_store(problem: Exception) -> ServiceError | None:

@@ -9,7 +9,6 @@ the number of one that has ended.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import selectors
@@ -41,8 +40,6 @@ class ForkingProcess:
             end.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._ending.fileno(), warn_on_full_buffer=False)
-        # What is loaded by now is never garbage; collecting it would copy its memory in every child.
-        gc.freeze()
         self._selector.register(self._control, selectors.EVENT_READ)
         self._selector.register(self._ended, selectors.EVENT_READ)
         while True:

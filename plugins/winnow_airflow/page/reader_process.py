@@ -64,15 +64,15 @@ class ReadAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A process that answers one question: what it says, and where its exit code comes.
+    """A process that answers one question, and then gives its exit code.
 
-    It is killed with its whole group as soon as nothing more can come on the second one.
+    It is killed with its whole group as soon as ``kill_stream`` ends.
     """
 
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-    exit_reader: asyncio.StreamReader
-    exit_writer: asyncio.StreamWriter
+    answer_stream: asyncio.StreamReader
+    question_stream: asyncio.StreamWriter
+    exit_stream: asyncio.StreamReader
+    kill_stream: asyncio.StreamWriter
 
     async def read_exit_code(self) -> int:
         """Return the exit code once it has ended; negative: the number of the signal that ended it.
@@ -80,7 +80,7 @@ class Reader:
         Raises:
             OSError: it was not started, or the process that it was forked from has ended.
         """
-        code = await self.exit_reader.read()
+        code = await self.exit_stream.read()
         if not code:
             raise ChildProcessError(errno.ECHILD, "the process that starts it has ended")
         return int(code)
@@ -93,10 +93,10 @@ class Reader:
         """
         try:
             with contextlib.suppress(ConnectionError):
-                self.exit_writer.write_eof()
-                await asyncio.wait_for(self.exit_reader.read(), KILL_SECONDS)
+                self.kill_stream.write_eof()
+                await asyncio.wait_for(self.exit_stream.read(), KILL_SECONDS)
         finally:
-            for writer in (self.exit_writer, self.writer):
+            for writer in (self.kill_stream, self.question_stream):
                 writer.close()
 
 
@@ -253,11 +253,11 @@ async def _cancel(task: asyncio.Future[Any]) -> None:
 async def _talk(reader: Reader, line: bytes) -> tuple[int, bytes]:
     """Send the question and read the answer; the socket stays open, because its end would end the process."""
     with contextlib.suppress(ConnectionError):  # it ended before; its exit code says why
-        reader.writer.write(line)
-        await reader.writer.drain()
+        reader.question_stream.write(line)
+        await reader.question_stream.drain()
     content = bytearray()
     with contextlib.suppress(ConnectionError):
-        while part := await reader.reader.read(1 << 16):
+        while part := await reader.answer_stream.read(1 << 16):
             content += part
             if len(content) > MAXIMUM_ANSWER_BYTES:
                 raise HTTPException(422, "The answer is too large for the page. Ask for fewer records.")

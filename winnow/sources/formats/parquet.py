@@ -100,7 +100,7 @@ def read_footer_offsets(uri: str, partition: int | None, partitions: int) -> dic
     numbers = {field.name for field in schema if pa.types.is_signed_integer(field.type)}
     bounds: dict[int, tuple[int, int]] = {}
     for group in footer.groups:
-        chunks = {chunk.path: chunk for chunk in group}
+        chunks = {chunk.path: chunk for chunk in group.chunks}
         offsets = _find_bounds(chunks, "offset", numbers)
         named = (partition, partition) if "partition" not in chunks else _find_bounds(chunks, "partition", numbers)
         if offsets is None or named is None or named[0] is None or named[0] != named[1]:
