@@ -59,6 +59,8 @@ def test_chunks_and_bounds_are_those_that_arrow_tells(rows: int, *, statistics: 
             assert chunk.nulls == (told.statistics.null_count if told.statistics is not None else None)
 
 
+ENDS_WITHIN_S = 120
+"""A process that a library ends may hang in its threads instead."""
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -89,7 +91,10 @@ def test_threads_that_share_a_file_of_arrow_read_its_footer_at_once(tmp_path: Pa
 def test_a_changed_byte_of_a_footer_never_ends_the_process(tmp_path: Path) -> None:
     """Arrow's own description of a column chunk does at one of 90: nothing catches an exception of its library."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.unit.test_parquet_footer", str(tmp_path)], capture_output=True, text=True
+        [sys.executable, "-m", "tests.unit.test_parquet_footer", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=ENDS_WITHIN_S,
     )
     assert done.returncode == 0, done.stderr
     refused, read = map(int, done.stdout.split())
