@@ -183,6 +183,7 @@ FOREIGN = {
     ("winnow/pipeline/latest/state.py", "in"): "DuckDB's exception has no field for the file",
     ("winnow/log/catalog_access.py", "search"): "a catalog's exception has no field for the name",
     ("winnow/log/file_checksums.py", "endswith"): "Arrow's exception about a folder has no number",
+    ("winnow/log_reader/answering.py", "in"): "the loader says by text alone that there is no memory for a library",
     ("winnow/embedded/postgres.py", "split"): "psycopg's message is shown on one line",
 }
 """Places that read the text of another library's exception, and why there is no other way."""
