@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +18,8 @@ from pyiceberg.table.snapshots import Snapshot
 from simulation.table_reader import find_path
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE, Namespaces
 from winnow.log.state import STATE_PROPERTY
+from winnow.pipeline.backup.backup_place import BackupPlace
+from winnow.pipeline.backup.verify import find_copy
 
 BACKUP_EVERY: Final = 3
 """A copy of catalog and store is made at every so many commits."""
@@ -55,6 +59,26 @@ class Accidents:
         """Take all tables out of the catalog; their files stay."""
         with closing(sqlite3.connect(self._home / "catalog.db")) as catalog, catalog:
             catalog.execute("DELETE FROM iceberg_tables")
+
+    def find_backup(self, destination: Path, topic: str) -> tuple[str, int | None] | None:
+        """Find the newest backup in a folder and a topic's snapshot in it; None: there is no backup or no topic."""
+        place = BackupPlace(str(destination))
+        ids = place.list_ids()
+        logs = [copied.log for copied in place.read(ids[-1]).topics if copied.topic == topic] if ids else []
+        if not logs:
+            return None
+        found = find_copy(logs[0], logs[0].metadata_location)
+        assert found is not None
+        metadata = json.loads(find_path(place.locate_file(found)).read_bytes())
+        return ids[-1], metadata.get("current-snapshot-id")
+
+    def lose_lake(self) -> None:
+        """Take everything away but what is to be kept elsewhere: the register of erasures and their secret."""
+        for path in self._home.iterdir():
+            if path.is_dir() and path.name != "erasures":
+                shutil.rmtree(path)
+            elif path.is_file() and path.name != "erase.secret":
+                path.unlink()
 
     def find_metadata(self, table: str, namespace: str = DEFAULT_NAMESPACE) -> Path | None:
         """Find the metadata file that the catalog names for a table of a namespace; None: it has no such."""

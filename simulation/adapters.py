@@ -47,7 +47,6 @@ STORAGE_CALLS: Final = {
     "sync": True,
     "read_size_bytes": False,
     "delete": True,
-    "list_named_files": False,
     "list_folders": False,
 }
 """Functions of :mod:`winnow.files.storage`, and whether they write."""
@@ -133,7 +132,8 @@ class Adapters:
         read_clock_ms: the clock of the process that asks.
         read_true_ms: the world's clock.
         disk: told of what is synced, and of what is deleted.
-        note_swap: told of each commit of a table, in the process that made it: identifier and metadata file.
+        note_swap: told of each commit of a table, and of each table that is entered, in the process that does it:
+            identifier and metadata file.
         is_dead: tells whether the process that a lease names is dead.
     """
 
@@ -155,6 +155,7 @@ class Adapters:
     def __enter__(self) -> Adapters:
         for name, writes in STORAGE_CALLS.items():
             self._report(storage, name, Adapter.STORAGE, writes=writes)
+        self._report_listings()
         for name in DISK_CALLS:
             self._end_with_process(name)
         for name, writes in CATALOG_CALLS.items():
@@ -189,11 +190,28 @@ class Adapters:
                 return genuine(*args, **kwargs)
             with calling(adapter, name, writes=writes):
                 result = genuine(*args, **kwargs)
-                if name == "swap_metadata":
-                    self._note_swap(str(args[1]), str(args[3]))
+                if name in {"swap_metadata", "register_table"}:
+                    self._note_swap(str(args[1]), str(args[-1]))
                 return result
 
         self._set(place, name, report)
+
+    def _report_listings(self) -> None:
+        genuine = storage.list_named_files
+
+        def report(root: str, folder: str, is_named: Callable[[str], bool]) -> storage.Listing:
+            process = get_process()
+            if process is None:
+                return genuine(root, folder, is_named)
+            with calling(Adapter.STORAGE, "list_named_files", writes=False):
+                listing = genuine(root, folder, is_named)
+                if process.listing_age_ms and storage.is_local(root):
+                    top = storage.join(root, folder) if folder else root.rstrip("/")
+                    listing = self._disk.make_older(listing, top, is_named, process.listing_age_ms)
+                    process.listing_age_ms = 0
+                return listing
+
+        self._set(storage, "list_named_files", report)
 
     def _end_with_process(self, name: str) -> None:
         genuine = getattr(os, name)

@@ -26,11 +26,19 @@ FAULT_PROBABILITIES: Final = {
     FaultKind.OLDER_CATALOG: 0.0005,
     FaultKind.LOST_CATALOG: 0.0003,
     FaultKind.OLDER_STORE: 0.0005,
+    FaultKind.LOST_LAKE: 0.001,
     FaultKind.DAMAGE: 0.001,
     FaultKind.FOREIGN_COMMIT: 0.002,
+    FaultKind.OLD_LISTING: 0.1,
 }
 """Probability of each fault at each call where it can happen."""
-PROOFS: Final = {FaultKind.OLDER_CATALOG, FaultKind.LOST_CATALOG, FaultKind.OLDER_STORE, FaultKind.DAMAGE}
+PROOFS: Final = {
+    FaultKind.OLDER_CATALOG,
+    FaultKind.LOST_CATALOG,
+    FaultKind.OLDER_STORE,
+    FaultKind.LOST_LAKE,
+    FaultKind.DAMAGE,
+}
 """What puts back, loses or damages what a head is proven by: catalog, store, files."""
 ACCIDENTS: Final = {*PROOFS, FaultKind.FOREIGN_COMMIT}
 """What happens to the lake, not to a process."""
@@ -40,6 +48,7 @@ what was looked at may have changed."""
 DURATIONS_HOURS: Final[Mapping[FaultKind, Sequence[float]]] = {
     FaultKind.STAND_STILL: (0.1, 1, 30, 200),
     FaultKind.CUT_OFF: (0.002, 0.01, 0.1),
+    FaultKind.OLD_LISTING: (0.01, 0.2, 1),
 }
 ADVANCES_MS: Final = (1_000, 60_000, HOUR_MS, 26 * HOUR_MS)
 STEP_SHARES: Final = (0.8, 0.3)
@@ -48,7 +57,7 @@ ALWAYS: Final = ("ingest", "compact")
 """Steps without which nothing happens."""
 REMEDIES: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
     DeletedTopicError: ("restore-topic",),
-    UnknownTopicError: ("create-topic", "recover"),
+    UnknownTopicError: ("create-topic", "recover", "restore-backup"),
     OlderHeadError: ("recover",),
 }
 """The steps of which an error tells one to run next."""
@@ -81,6 +90,8 @@ def can_happen(kind: FaultKind, call: Call) -> bool:
             return call.is_done and call.writes and call.adapter in {Adapter.CATALOG, Adapter.STORE}
         case FaultKind.CUT_OFF:
             return can_happen(FaultKind.LOSE_ANSWER, call) or needs_service(call)
+        case FaultKind.OLD_LISTING:
+            return not call.is_done and call.name == "list_named_files"
         case _:
             return True
 

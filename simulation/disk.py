@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 from typing import Final
+
+from simulation.table_reader import find_path
+from winnow.files.storage import FileEntry, Listing
 
 _DATABASES: Final = (".db", ".db-wal", ".db-shm", ".db-journal", ".lock")
 """SQLite syncs by itself, out of sight; its files keep what was committed."""
@@ -22,11 +25,15 @@ class SyncedDisk:
     Args:
         root: the folder that processes write to.
         kept: a folder beside it, on the same disk, for deleted files that may come back.
+        read_ms: the time.
     """
 
-    def __init__(self, root: Path, kept: Path) -> None:
+    def __init__(self, root: Path, kept: Path, read_ms: Callable[[], int] = lambda: 0) -> None:
         self._root = root
         self._kept = kept
+        self._read_ms = read_ms
+        self._synced_ms: dict[int, int] = {}
+        self._gone: dict[Path, tuple[int, int]] = {}
         self._contents: dict[int, int] = {}
         self._entries: dict[int, set[tuple[str, int]]] = {}
         self._deleted: dict[Path, Path] = {}
@@ -40,6 +47,12 @@ class SyncedDisk:
             self._deleted = {gone: copy for gone, copy in self._deleted.items() if gone.parent != path}
         else:
             self._contents[status.st_ino] = status.st_size
+            self._synced_ms.setdefault(status.st_ino, self._read_ms())
+
+    def forget(self) -> None:
+        """Forget all files: they are gone."""
+        for known in (self._contents, self._entries, self._deleted, self._synced_ms, self._gone):
+            known.clear()
 
     def is_durable(self, path: Path) -> bool:
         """Whether a file is complete, and would outlive a power cut under this name."""
@@ -53,12 +66,30 @@ class SyncedDisk:
         if not path.is_relative_to(self._root) or path.name.endswith(_DATABASES):
             return
         status = path.lstat()
+        self._synced_ms.pop(status.st_ino, None)  # a new file may have its number
+        self._gone[path] = (status.st_size, self._read_ms())
         parent = path.parent.stat().st_ino
         if (path.name, status.st_ino) in self._entries.get(parent, ()) and path.is_file():
             self._kept.mkdir(exist_ok=True)
             copy = self._kept / str(len(list(self._kept.iterdir())))
             copy.hardlink_to(path)
             self._deleted[path] = copy
+
+    def make_older(self, listing: Listing, top: str, is_named: Callable[[str], bool], age_ms: int) -> Listing:
+        """Return ``listing``, of the folder ``top``, as it was ``age_ms`` ago: a store that answers from a copy."""
+        if not find_path(top).is_relative_to(self._root):
+            return listing
+        since_ms = self._read_ms() - age_ms
+        files = [file for file in listing.files if self._read_written_ms(find_path(file.uri)) <= since_ms]
+        there = {file.uri for file in listing.files}
+        for path, (size_bytes, gone_ms) in self._gone.items():
+            uri = path.as_uri()
+            if gone_ms > since_ms and uri.startswith(f"{top}/") and is_named(uri[len(top) + 1 :]) and uri not in there:
+                files.append(FileEntry(uri, size_bytes))
+        return Listing(tuple(sorted(files, key=lambda file: file.uri)), listing.others)
+
+    def _read_written_ms(self, path: Path) -> int:
+        return self._synced_ms.get(path.stat().st_ino, self._read_ms())
 
     @contextmanager
     def sync_new_files(self) -> Iterator[None]:

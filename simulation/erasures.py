@@ -16,11 +16,13 @@ RecordId = tuple[int, int]
 
 @dataclass
 class Erasure:
-    """Keys that were erased. ``ends``: the log end of each partition then, or the lowest since."""
+    """Keys that were erased, by ``process``. ``ends``: the log end of each partition then, or the lowest since."""
 
     keys: frozenset[bytes]
     at_ms: int
     ends: dict[int, int]
+    process: str
+    with_tombstone: bool = False
 
     def is_old(self, record: SourceRecord) -> bool:
         """Whether a record of these keys is a copy of what was erased, by its offset or by its time."""
@@ -52,10 +54,12 @@ class ErasedKeys:
         """Keys that were ever erased."""
         return {key for erasure in self._all for key in erasure.keys}
 
-    def erase(self, keys: frozenset[bytes], at_ms: int, ends: Mapping[int, int], places: Collection[RecordId]) -> None:
-        """Note that ``keys`` were erased at ``at_ms``, of which records were at ``places``."""
-        self._all.append(Erasure(keys, at_ms, dict(ends)))
-        self._counting |= dict.fromkeys(keys, Erasure(keys, at_ms, dict(ends)))
+    def erase(self, process: str, at_ms: int, ends: Mapping[int, int], places: Collection[RecordId]) -> None:
+        """Note that ``process`` erased its keys at ``at_ms``, of which records were at ``places``."""
+        request = self.requests[process]
+        erasures = [Erasure(request.keys, at_ms, dict(ends), process, request.with_tombstone) for _ in range(2)]
+        self._all.append(erasures[0])
+        self._counting |= dict.fromkeys(request.keys, erasures[1])
         self.places |= set(places)
 
     def lift(self, keys: Collection[bytes]) -> None:
@@ -72,6 +76,13 @@ class ErasedKeys:
         """Whether a record that arrives now is to be left out."""
         erasure = self._counting.get(record.key) if record.key is not None else None
         return erasure is not None and erasure.is_old(record)
+
+    def must_stay_away(self, record: SourceRecord, processes: Collection[str]) -> bool:
+        """Whether a record of an older state was erased by one of ``processes``, and may not come back with it."""
+        erasure = self._counting.get(record.key) if record.key is not None else None
+        if erasure is None or erasure.process not in processes or not erasure.is_old(record):
+            return False
+        return record.value is not None or not erasure.with_tombstone
 
     def was_old_copy(self, record: SourceRecord) -> bool:
         """Whether a record was to be left out once, whatever was lifted or undone since."""

@@ -23,7 +23,7 @@ from simulation.disk import SyncedDisk
 from simulation.judge import BrokenPromiseError, Judge
 from simulation.script import ENDED, Fault, FaultKind, Place, Start
 from simulation.source import BASE_MS
-from simulation.steps import STEPS, TOPIC, StepContext, recover, run_creation
+from simulation.steps import STEPS, TOPIC, StepContext, recover, restore_lost, run_creation
 from simulation.table_reader import find_path
 from simulation.turns import Adapter, Call, Process, ProcessKilled, Turns, get_process, sleep_until, unobserved
 from winnow.config.settings import load_settings
@@ -94,10 +94,12 @@ class History:
         self._is_in_airflow = Random(f"airflow {seed}").random() < IN_AIRFLOW
         self._broken: str | None = None
         self._last_committer: Process | None = None
+        self._states: dict[int | None, Judge] = {}
+        self._restored: Judge | None = None
         self._accidents = Accidents(folder / "home", folder / "copies")
         find_quarantine = partial(self._accidents.find_metadata, TOPIC, Namespaces().quarantine)
         self._judge = Judge(self._read_true_ms, config, self._accidents.originals, find_quarantine)
-        self._disk = SyncedDisk(folder / "home", folder / "deleted")
+        self._disk = SyncedDisk(folder / "home", folder / "deleted", self._read_true_ms)
         self.outcome = Outcome()
 
     def run(self) -> Outcome:
@@ -253,6 +255,9 @@ class History:
             case kind if kind in ACCIDENTS:
                 with unobserved(process):
                     self._have_accident(fault.kind, Random(f"accident {self._seed} {process.name} {process.calls}"))
+            case FaultKind.OLD_LISTING:
+                self._tell(f"{process.name} gets a listing that is {fault.hours:g} h old")
+                process.listing_age_ms = round(fault.hours * HOUR_MS)
             case FaultKind.REFUSE:
                 self._tell(f"{process.name} gets an error {call}")
                 _refuse(process, call)
@@ -293,12 +298,26 @@ class History:
             case FaultKind.DAMAGE:
                 name = self._accidents.damage(random, TOPIC, self._disk.is_durable)
                 self._tell(f"a byte of {name or 'nothing'} changes")
+            case FaultKind.LOST_LAKE if self._judge.lost_backup is None:
+                self._lose_lake()
             # Another engine ends with an error of its own where a file of the table is damaged.
             case FaultKind.FOREIGN_COMMIT if self._is_present_head_named() and not self._accidents.originals:
                 with self._disk.sync_new_files():
                     what, location = self._accidents.commit_as_another_engine(TOPIC, random)
                 self._judge.note_foreign_commit(location)
                 self._tell(f"another engine {what}")
+
+    def _lose_lake(self) -> None:
+        destination = self._folder / f"backup-{self._judge.restores}"
+        found = self._accidents.find_backup(destination, TOPIC)
+        if found is None or found[1] not in self._states:
+            return
+        self._accidents.lose_lake()
+        self._disk.forget()
+        self._judge.note_lost_lake(str(destination), found[0])
+        self._restored = self._states[found[1]].make_restored(self._judge)
+        self._tell(f"all processes are stopped, and everything is lost but the backup {found[0]}")
+        self._kill_all()
 
     def _is_newest_commit_recorded(self) -> bool:
         """Whether its process came to its end with the store at hand: else a person has to choose whether it counts."""
@@ -309,7 +328,7 @@ class History:
 
     def _is_present_head_named(self) -> bool:
         """Whether the catalog names the newest head: over an older one another engine would begin a second history."""
-        is_older = self._judge.is_catalog_older or self._judge.is_removed
+        is_older = self._judge.is_catalog_older or self._judge.is_removed or self._judge.lost_backup is not None
         return not is_older and self._accidents.find_metadata(TOPIC) is not None
 
     def _note_swap(self, identifier: str, metadata_location: str) -> None:
@@ -326,7 +345,10 @@ class History:
             if "latest" in identifier:
                 self._tell(f"{process.name} commits {self._judge.judge_latest_commit(metadata_location)}")
                 return
+            if self._restored is not None:
+                self._judge, self._restored = self._restored, None
             what = self._judge.judge_commit(process.name, metadata_location)
+            self._states[self._judge.snapshot_id] = self._judge.make_copy()
             self._tell(f"{process.name} commits {what}")
             if self._faults_are_on:
                 self.outcome.operations[what.partition(":")[0]] += 1
@@ -357,7 +379,7 @@ class History:
                 self._roll_back(process)
         else:
             raise BrokenPromiseError(f"{process.name} ended with {type(error).__name__}: {error}") from error
-        if not self._judge.is_removed:
+        if not self._judge.is_removed and self._judge.lost_backup is None:
             self._judge.judge_files()
 
     def _roll_back(self, process: Process) -> None:
@@ -392,6 +414,7 @@ class History:
                 self._judge.note_foreign_commit(location)
         if self._judge.is_catalog_older:
             recover(context)
+        restore_lost(context)
         restore_without_erased(context.installation, TOPIC)
         rebuild_store(context.installation, [TOPIC])
         resume_partitions(context.installation, TOPIC, by="ann", everybody=True)

@@ -8,6 +8,7 @@ moment at which the catalog's row names it, whatever its process hears of it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -85,6 +86,11 @@ class Judge:
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
         self._head_is_foreign = False
+        self._ended_erasures: set[str] = set()
+        self._lost: Judge | None = None
+        self.lost_backup: tuple[str, str] | None = None
+        self.restores = 0
+        self.snapshot_id: int | None = None
         self.is_catalog_older = False
         self.is_removed = False
         self.commits = 0
@@ -142,6 +148,30 @@ class Judge:
         new._store_was_older, new.commits = self._store_was_older, self.commits
         return new
 
+    def make_copy(self) -> Judge:
+        """Make one that knows what this one knows now."""
+        made = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, dict | set | list):
+                setattr(made, name, value.copy())
+        made._past, made._erasures = copy.deepcopy(self._past), copy.deepcopy(self._erasures)
+        return made
+
+    def make_restored(self, lost: Judge) -> Judge:
+        """Make the judge of what a backup brings back, of the state that this one knows; ``lost``: that of what was.
+
+        What steps said counts still, and what was erased since stays away.
+        """
+        new = self.make_copy()
+        new._reader = TableReader(self._reader.originals)
+        new._expected, new._undoing, new._taking_back = lost._expected, lost._undoing, lost._taking_back
+        new._removing, new._deletable, new._graces_ms = lost._removing, lost._deletable, lost._graces_ms
+        new._delete_retentions_ms, new._ended_erasures = lost._delete_retentions_ms, lost._ended_erasures
+        new._erasures.requests = lost._erasures.requests
+        new._superseded, new._erased_files, new._metadata = [], {}, None
+        new._lost, new.commits, new.restores = lost, lost.commits, lost.restores + 1
+        return new
+
     # ------------------------------------------------------------------------------------------- what happens outside
 
     def note_older_catalog(self, metadata: Path | None) -> None:
@@ -153,6 +183,10 @@ class Judge:
         if self._metadata is not None and metadata != find_path(self._metadata):
             self.is_catalog_older, self._head_is_foreign = True, False
             self._past.forget()
+
+    def note_lost_lake(self, destination: str, backup_id: str) -> None:
+        """Everything is lost but a backup."""
+        self.lost_backup = destination, backup_id
 
     def note_older_store(self) -> None:
         """Somebody put an older metadata store back: files that only it knew may stay."""
@@ -208,6 +242,9 @@ class Judge:
             self.visible |= appended
             self._gone -= appended
             appended, removed = set(), self.visible - visible.keys()
+        if self._lost is not None:
+            self._judge_restored(self._lost, content)
+            self._lost = None
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
         self._judge_log_starts(process, starts, visible, quarantined)
         self._judge_removed(removed, visible)
@@ -218,7 +255,7 @@ class Judge:
         self._latest[current.snapshot_id] = self._find_latest(visible)
         self.visible, self._log_ends, self._quarantined = set(visible), ends, frozenset(quarantined)
         self._gone |= removed
-        self.is_catalog_older = False
+        self.is_catalog_older, self.snapshot_id = False, current.snapshot_id
         words = current.operation or "a commit"
         changes = f"+{came} -{went} records" if came or went else "the same records"
         return f"{words}: {changes}, {len(visible)} visible"
@@ -330,6 +367,12 @@ class Judge:
                     f"{part['records_retired']} retired; {judged} and {retired} are gone."
                 )
 
+    def _judge_restored(self, lost: Judge, content: Mapping[RecordId, SourceRecord]) -> None:
+        """Judge that what a backup brought back lacks what was erased since."""
+        for place, record in content.items():
+            if lost._erasures.must_stay_away(record, lost._ended_erasures):
+                raise BrokenPromiseError(f"{_name(place)} was erased, and is back with the backup.")
+
     def _judge_taken_back(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
         """Judge that the log is as if what was taken back had never been."""
         if not self._past.is_known:
@@ -358,18 +401,27 @@ class Judge:
         starts: Mapping[int, int],
         ends: Mapping[int, int],
     ) -> None:
-        """Judge what the erasures did that this commit brings, as somebody asked for them."""
-        for document in self._reader.read_erasures(snapshot):
-            if document["erasure_id"] in self._erasures.known:
-                continue
-            self._erasures.known.add(document["erasure_id"])
-            request = self._erasures.requests[document["reason"]]
+        """Judge what the erasures did that this commit brings, as somebody asked for them.
+
+        An older state gets all that it lacks at once, without tombstones, and a document that nobody asked for.
+        """
+        requests = self._erasures.requests
+        documents = [
+            each for each in self._reader.read_erasures(snapshot) if each["erasure_id"] not in self._erasures.known
+        ]
+        self._erasures.known |= {document["erasure_id"] for document in documents}
+        asked = [document for document in documents if document["reason"] in requests]
+        for number, document in enumerate(asked):
+            request = requests[document["reason"]]
             if document.get("lifts"):
                 self._erasures.lift(request.keys)
                 continue
+            if len(asked) < len(documents):
+                lifts = [requests[each["reason"]].keys for each in asked[number:] if each.get("lifts")]
+                request = ErasureRequest(request.keys.difference(*lifts))
             erased = self._judge_erased(request, content, starts, is_alone=snapshot.operation == "erase")
             self._note_erased_files(document["reason"], request.keys)
-            self._erasures.erase(request.keys, document["at_ms"], ends, erased)
+            self._erasures.erase(document["reason"], document["at_ms"], ends, erased)
         self._erasures.lower_ends(ends)
 
     def _judge_erased(
@@ -546,6 +598,7 @@ class Judge:
         Raises:
             BrokenPromiseError: a file that held an erased key is still there.
         """
+        self._ended_erasures.add(process)
         left = [path for path, by in self._erased_files.items() if by == process and path.exists()]
         if left:
             raise BrokenPromiseError(f"{left[0].name} is there, and {process} said that it is deleted.")

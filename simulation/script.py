@@ -22,8 +22,10 @@ class FaultKind(StrEnum):
     OLDER_CATALOG = "older_catalog"
     LOST_CATALOG = "lost_catalog"
     OLDER_STORE = "older_store"
+    LOST_LAKE = "lost_lake"
     DAMAGE = "damage"
     FOREIGN_COMMIT = "foreign_commit"
+    OLD_LISTING = "old_listing"
 
 
 ENDED: Final = -1
@@ -51,7 +53,10 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Something that happens at a place. ``hours``: how long the process stands still, or cannot reach a service."""
+    """Something that happens at a place.
+
+    ``hours``: how long the process stands still, or cannot reach a service; how old a listing is.
+    """
 
     kind: FaultKind
     at: Place

@@ -19,6 +19,7 @@ from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.scrub import open_scrub
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.create import create_backup
+from winnow.pipeline.backup.restore import restore_backup
 from winnow.pipeline.backup.verify import verify_backup
 from winnow.pipeline.compaction.open_runs import settle_open_runs, settle_topic
 from winnow.pipeline.compaction.plan import plan_topic
@@ -88,6 +89,14 @@ class Witness(Protocol):
     @property
     def is_removed(self) -> bool:
         """Whether the topic is gone for good."""
+
+    @property
+    def lost_backup(self) -> tuple[str, str] | None:
+        """The backup that is left where everything else is lost: its folder and its id."""
+
+    @property
+    def restores(self) -> int:
+        """How often everything was restored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,10 +373,17 @@ def _import_checkpoint(context: StepContext) -> None:
 
 def _back_up(context: StepContext) -> None:
     """Back everything up, or what has changed since the last time, and read all of it."""
-    destination = str(context.folder / "backup")
+    # What was restored is another installation.
+    destination = str(context.folder / f"backup-{context.witness.restores}")
     create_backup(context.installation, destination)
     findings = verify_backup(destination).findings
     assert not findings, f"The backup that was just made is damaged: {findings[0]}"
+
+
+def restore_lost(context: StepContext) -> None:
+    """Restore the newest backup where everything else is lost."""
+    if context.witness.lost_backup is not None:
+        restore_backup(context.installation, *context.witness.lost_backup)
 
 
 def _read(context: StepContext) -> None:
@@ -409,7 +425,8 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "recover": Step(recover, 1),
         "rebuild-store": Step(_rebuild_store, 1),
         "import-checkpoint": Step(_import_checkpoint, 1),
-        "back-up": Step(_back_up, 1),
+        "back-up": Step(_back_up, 2),
+        "restore-backup": Step(restore_lost, 1),
         "read": Step(_read, 2),
     }
 )

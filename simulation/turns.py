@@ -56,7 +56,8 @@ class Process:
     """One simulated process.
 
     ``step``: what it does. ``skew_ms``: how far its clock is ahead of the true time. ``asleep_until_ms``: true time.
-    ``chance``: where it gets its randomness from. ``calls``: how many calls it has made.
+    ``chance``: where it gets its randomness from. ``calls``: how many calls it has made. ``listing_age_ms``: how old
+    the listing is that it gets next.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Process:
     is_killed: bool = False
     was_refused: bool = False
     is_unobserved: bool = False
+    listing_age_ms: int = 0
     error: BaseException | None = None
     thread: threading.Thread | None = None
     turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))

@@ -24,12 +24,12 @@ from tests.support.world import (
     record,
 )
 from winnow.config.settings import load_settings
-from winnow.errors import DamagedBackupError, DeletedTopicError, PlanVoidError, UsageError
+from winnow.errors import DamagedBackupError, DeletedTopicError, PlanVoidError, RunAgainError, UsageError
 from winnow.files import storage
 from winnow.log.fence import make_fence_change
 from winnow.log.sql_catalog import LogSqlCatalog
 from winnow.log.table_files import FileKind, find_path_below
-from winnow.log.table_pointers import TableRole, read_pointers
+from winnow.log.table_pointers import TableRole, list_registered, read_pointers
 from winnow.pipeline.admin.sweep import sweep_topics
 from winnow.pipeline.backup.backup_place import BackupPlace
 from winnow.pipeline.backup.create import MAXIMUM_TRIES, create_backup
@@ -44,6 +44,7 @@ from winnow.pipeline.ingest.undo import undo_ingest
 from winnow.pipeline.installation import open_installation
 from winnow.pipeline.latest.records import read_latest_batches
 from winnow.pipeline.read.schema_pull import pull_schemas
+from winnow.pipeline.topics.adoption import adopt_all
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.deletion import delete_topic, restore_topic
 from winnow.pipeline.topics.leases import hold_lease
@@ -346,6 +347,80 @@ def test_empty_installation_is_backed_up_and_restored(tmp_path: Path) -> None:
     with open_empty(tmp_path) as world:
         restore_backup(world.installation, destination)
         assert "kept" in [detail for _, _, detail in list_audit(world)]
+
+
+def test_where_everything_is_lost_no_empty_backup_becomes_the_newest(tmp_path: Path) -> None:
+    """A scheduled backup goes on; one that restores afterwards would get nothing."""
+    destination = str(tmp_path / "backup")
+    with open_world(tmp_path) as world:
+        world.create(1, **CONFIG)
+        world.ingest(build_versions(0, 2))
+        made = create_backup(world.installation, destination)
+    with open_empty(tmp_path) as world:
+        with pytest.raises(
+            UsageError, match=r"nothing was ever committed; the newest backup in .* has 1 topic"
+        ) as refused:
+            create_backup(world.installation, destination)
+        assert f"winnow backup restore {destination}" in str(refused.value)
+        assert BackupPlace(destination).list_ids() == [made.backup_id]
+        assert [each.topic for each in restore_backup(world.installation, destination).topics] == [TOPIC]
+        with pytest.raises(UsageError, match="after a restore, too"):  # what was restored is another installation
+            create_backup(world.installation, destination)
+        assert create_backup(world.installation, f"{destination}-new").topics == 1
+
+
+def test_installation_whose_topics_are_all_gone_is_backed_up(tmp_path: Path) -> None:
+    """It is known by what it committed before."""
+    destination = str(tmp_path / "backup")
+    with open_world(tmp_path) as world:
+        world.create(1, **CONFIG)
+        world.ingest(build_versions(0, 2))
+        create_backup(world.installation, destination)
+        delete_topic(world.installation, TOPIC, now=True)
+        assert create_backup(world.installation, destination).topics == 0
+
+
+def test_no_topic_is_made_or_adopted_while_a_restore_has_not_ended(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folders of its topics are not complete, and another topic would be in its way."""
+    with open_empty(lake.folder) as world:
+        monkeypatch.setattr(LogSqlCatalog, "register_table", fail)
+        with pytest.raises(ZeroDivisionError):
+            restore_backup(world.installation, lake.destination)
+        monkeypatch.undo()
+        adopted = {folder.topic: outcome for folder, outcome in adopt_all(world.installation, run=True)}
+        assert adopted.keys() == {TOPIC, OTHER, DELETED}
+        assert {type(outcome) for outcome in adopted.values()} == {RunAgainError}
+        with pytest.raises(RunAgainError, match="has begun here and not ended") as refused:
+            world.create(1, "another")
+        assert f"winnow backup restore {lake.destination} --backup " in str(refused.value)
+        assert list_registered(world.installation.log) == set()
+        restore_backup(world.installation, lake.destination)
+        assert {topic: look_at(world, topic) for topic in lake.before} == lake.before
+        world.create(1, "another")
+
+
+def fail(*_: object) -> None:
+    """Fail as nothing of Winnow's does."""
+    raise ZeroDivisionError
+
+
+def test_table_that_another_process_enters_during_a_restore_is_a_reason_to_run_it_again(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore and an adoption of what it has copied already."""
+    register = LogSqlCatalog.register_table
+
+    def register_second(catalog: LogSqlCatalog, identifier: tuple[str, ...], location: str) -> Any:
+        monkeypatch.undo()
+        register(catalog, identifier, location)
+        return catalog.register_table(identifier, location)
+
+    with open_empty(lake.folder) as world:
+        monkeypatch.setattr(LogSqlCatalog, "register_table", register_second)
+        with pytest.raises(RunAgainError, match="another process did so at this moment"):
+            restore_backup(world.installation, lake.destination)
+        restore_backup(world.installation, lake.destination)
+        assert {topic: look_at(world, topic) for topic in lake.before} == lake.before
 
 
 def test_topic_that_is_swept_while_it_is_copied_is_copied_as_it_is_by_then(

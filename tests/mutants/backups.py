@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants.changes import always, assign, drop_element, never, replace, return_value
+from tests.mutants.changes import always, assign, drop_element, drop_statement, never, replace, return_value
 from tests.mutants.mutant import Mutant
 
 _DAMAGE = "test_damage_of_each_kind_of_file_is_found_and_nothing_is_restored_from_it"
@@ -35,6 +35,15 @@ BACKUPS = (
     Mutant("backup-mixes-installations", "the backups of two installations go into one folder")
     .changes("BackupPlace.claim", never("is_same"))
     .caught_by("test_folder_that_holds_something_else_is_left_alone"),
+    Mutant("backup-of-nothing", "where a lake was lost an empty backup becomes the newest")
+    .changes("_Creation.run", never("earlier"))
+    .caught_by("test_where_everything_is_lost_no_empty_backup_becomes_the_newest"),
+    Mutant("restore-adopted-half-way", "a folder is adopted that a restore has not filled yet")
+    .changes("adoption._look_at_folder", drop_statement("require_no_restore"))
+    .caught_by("test_no_topic_is_made_or_adopted_while_a_restore_has_not_ended"),
+    Mutant("restore-blocked-by-new-topic", "a topic is created in the way of a restore that goes on")
+    .changes("TopicLogs.create", drop_statement("require_no_restore"))
+    .caught_by("test_no_topic_is_made_or_adopted_while_a_restore_has_not_ended"),
     Mutant("restore-over-what-is-there", "a backup is restored over another installation")
     .changes("_Restore._require_empty", never("found"))
     .caught_by("test_place_with_anything_in_it_is_refused_and_named"),

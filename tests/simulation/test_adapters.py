@@ -21,7 +21,7 @@ from simulation.adapters import MODULE_STATE, Adapters
 from simulation.disk import SyncedDisk
 from simulation.history import make_error
 from simulation.source import BASE_MS
-from simulation.turns import Call, Process, ProcessKilled, Turns
+from simulation.turns import Call, Process, ProcessKilled, Turns, get_process
 from tests.simulation.contracts import (
     DELETION,
     check_commits,
@@ -55,7 +55,7 @@ class SimulatedRunner:
 
     def __init__(self, folder: Path) -> None:
         self.now_ms = BASE_MS
-        self.disk = SyncedDisk(folder, folder.parent / "deleted")
+        self.disk = SyncedDisk(folder, folder.parent / "deleted", lambda: self.now_ms)
         self.commits: list[str] = []
 
     def __call__(self, body: Body, meet: Meet | None = None) -> BaseException | None:
@@ -164,7 +164,7 @@ def test_time_chance_and_threads_are_those_of_the_process(simulated: SimulatedRu
     began = time.monotonic()
 
     def body() -> None:
-        time.sleep(3_600)
+        simulated.now_ms += 3_600_000
         seen.append((time.time() // 3_600, make_file_name()))
 
     for _ in range(2):
@@ -227,6 +227,26 @@ def test_killed_process_has_no_effect_any_more_however_it_cleans_up(simulated: S
     assert storage.read_bytes(first) == b"first"
     assert (tmp_path / "kept").exists()
     assert not (tmp_path / "second").exists()
+
+
+def test_old_listing_lacks_what_is_new_and_has_what_is_gone(simulated: SimulatedRunner, tmp_path: Path) -> None:
+    place, listings = tmp_path.as_uri(), []
+
+    def list_before_and_after() -> None:
+        for name in ("kept", "gone"):
+            storage.write_bytes(f"{place}/folder/{name}", b"1")
+        simulated.now_ms += 3_600_000
+        storage.write_bytes(f"{place}/folder/new", b"1")
+        storage.delete(f"{place}/folder/gone")
+        process = get_process()
+        assert process is not None
+        for age_ms in (60_000, 0):
+            process.listing_age_ms = age_ms
+            found = storage.list_named_files(place, "folder", lambda name: True)
+            listings.append([storage.get_name(entry.uri) for entry in found.files])
+
+    simulated(list_before_and_after)
+    assert listings == [["gone", "kept"], ["kept", "new"]]
 
 
 def test_power_cut_takes_what_was_not_synced_and_leaves_what_was(simulated: SimulatedRunner, tmp_path: Path) -> None:

@@ -14,11 +14,12 @@ import pytest
 
 from simulation import history, runner
 from simulation.history import Outcome
-from simulation.runner import replay, run_seed
-from simulation.script import Script, read_script, write_script
+from simulation.runner import choose_config, replay, run_seed
+from simulation.script import Fault, FaultKind, Place, Script, Start, read_script, write_script
 from simulation.shrinking import shrink
 from simulation.story import tell_story
 from winnow.log.latest_tables import LatestTable
+from winnow.pipeline.erase.later_erasures import LaterErasures
 from winnow.values.model import Segment
 
 SEEDS = range(1, 5)
@@ -108,6 +109,22 @@ def test_topic_of_the_name_of_one_that_is_gone_is_another_one() -> None:
 
     _, outcome = _run_until(has_another_topic, first_seed=19, only=("remove-topic", "create-topic"))
     assert outcome.broken is None
+
+
+def test_what_was_erased_after_a_backup_is_looked_for_in_what_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything is lost but a backup of before an erasure; a person restores it."""
+    steps = ("back-up", "erase", "read", "restore-backup")
+    starts = tuple(Start(f"{step}-{number}", step, None, 1_000, 0) for number, step in enumerate(steps))
+    lost = Fault(FaultKind.LOST_LAKE, Place("read-2", 3))
+    script = Script(0, choose_config(0), starts, (lost,))
+    outcome = replay(script)
+    assert outcome.broken is None
+    assert any("everything is lost" in sentence for sentence in outcome.story)
+    assert outcome.operations["restore-backup"] == 1
+    monkeypatch.setattr(LaterErasures, "find", lambda *_: False)
+    broken = replay(script).broken
+    assert broken is not None
+    assert "was erased, and is back with the backup" in broken
 
 
 def _run_until(

@@ -54,6 +54,11 @@ class Namespaces:
         return self._locate("deleted")
 
     @property
+    def restore(self) -> str:
+        """The name of the note of a restore that has not ended (:mod:`winnow.log.restore_notes`)."""
+        return self._locate("restore.json")
+
+    @property
     def shared(self) -> tuple[str, str]:
         """The table whose folder holds what is gathered."""
         return vended_places.name_shared(self.topics), vended_places.DOCUMENTS_TABLE

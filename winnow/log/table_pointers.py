@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 
 from winnow.errors import RunAgainError
 from winnow.log.catalog_access import ensure_namespace, translate_catalog_errors, wait_before_retry
@@ -121,10 +121,17 @@ def register_table(logs: TopicLogs, role: TableRole, name: str, metadata_locatio
     """Enter a table into the catalog by its metadata file.
 
     Raises:
-        TableAlreadyExistsError: there is a table of that name.
+        RunAgainError: there is a table of that name now.
         ServiceError: the catalog cannot be reached.
     """
     namespace = find_namespace(logs, role)
     with translate_catalog_errors(f"The table {namespace}.{name} was not registered"):
         ensure_namespace(logs.catalog, namespace)
-        logs.catalog.register_table((namespace, name), metadata_location)
+        try:
+            logs.catalog.register_table((namespace, name), metadata_location)
+        except TableAlreadyExistsError as problem:
+            raise RunAgainError(
+                f"The table {namespace}.{name} was not registered: another process did so at this moment.",
+                left="The catalog is as that process left it.",
+                next="Run it again when that process has ended.",
+            ) from problem

@@ -175,6 +175,7 @@ class TopicLogs:
         Raises:
             ConfigurationError: the name, the number of partitions or the configuration is not valid, it exists, or the
                 folder that the catalog chose for it is in use.
+            RunAgainError: a restore of a backup has begun and not ended, and another topic would be in its way.
         """
         validate_topic_name(topic)
         if not 1 <= partitions <= MAXIMUM_PARTITIONS:
@@ -192,10 +193,12 @@ class TopicLogs:
 
         from winnow.files import storage
         from winnow.log.catalog_access import translate_catalog_errors
+        from winnow.log.restore_notes import require_no_restore
         from winnow.log.table import make_log_properties
         from winnow.log.table_folders import NewTable, create_log_table
 
         self.confirm_writing()
+        require_no_restore(self.restore_note)
         new = NewTable(
             self.identify(topic),
             storage.join(self._warehouse, self.namespaces.topics),
@@ -245,6 +248,13 @@ class TopicLogs:
         from winnow.files import storage
 
         return storage.join(self._warehouse, self.namespaces.deleted)
+
+    @property
+    def restore_note(self) -> str:
+        """The note of a restore that has not ended (:mod:`winnow.log.restore_notes`)."""
+        from winnow.files import storage
+
+        return storage.join(self._warehouse, self.namespaces.restore)
 
     @property
     def installation_document(self) -> str:

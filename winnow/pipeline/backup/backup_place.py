@@ -181,7 +181,7 @@ class BackupPlace:
             raise UsageError(
                 f"{self.uri} holds the backups of another installation, of the namespace {found.namespace} in the "
                 f"warehouse {found.warehouse}, so nothing was written there.",
-                next="Name another folder.",
+                next="Name another folder; after a restore, too, since what was restored is another installation.",
             )
 
     def require_owner(self, owner: Owner) -> None:

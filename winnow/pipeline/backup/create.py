@@ -40,6 +40,7 @@ from winnow.pipeline.installation import Installation
 from winnow.pipeline.topics.audit import record_action
 from winnow.pipeline.topics.leases import hold_lease
 from winnow.store.audit import AuditAction
+from winnow.values.counts import format_count
 
 T = TypeVar("T")
 
@@ -73,7 +74,8 @@ def create_backup(
     Topics that cannot be copied are left out and named; all others are in the backup.
 
     Raises:
-        UsageError: the folder holds something else, or lies in the warehouse or around it.
+        UsageError: the folder holds something else, or lies in the warehouse or around it. Or nothing was ever
+            committed here, and the newest backup has topics.
         DamagedBackupError: the folder's own document is damaged.
         RunAgainError: a topic changed faster than it was copied, or backups are being deleted in the folder. What was
             copied stays; no backup was made.
@@ -97,9 +99,12 @@ class _Creation:
         earlier = self._find_earlier()
         created_at_ms = self._installation.now_ms()
         store = self._copy_store()
+        found = read_pointers(self._installation.log)
+        if earlier and not found and owner.installation is None:
+            raise _make_nothing_error(self._place.uri, len(earlier))
         topics: list[CopiedTopic] = []
         left_out: dict[str, str] = {}
-        for pointers in read_pointers(self._installation.log):
+        for pointers in found:
             try:
                 copied = self._copy_topic(pointers, earlier.get(pointers.topic))
             except (DamagedMetadataError, ForeignTableError) as problem:
@@ -213,6 +218,16 @@ def _require_apart(destination: str, warehouse: str) -> None:
             f"{destination} and the warehouse {warehouse} lie within one another, so nothing was written. A backup "
             "belongs on another disk or in another bucket; name a folder there."
         )
+
+
+def _make_nothing_error(uri: str, topics: int) -> UsageError:
+    """Make the error of an empty place: where a lake was lost, an empty backup would be the newest, to be restored."""
+    return UsageError(
+        f"There is no topic here, and nothing was ever committed; the newest backup in {uri} has "
+        f"{format_count(topics, 'topic')}.",
+        left="No backup was made.",
+        next=f"If the lake was lost: winnow backup restore {uri}. Else look at WINNOW_HOME, the catalog and the store.",
+    )
 
 
 def _split(rows: Iterable[T], size: int) -> Iterator[list[T]]:

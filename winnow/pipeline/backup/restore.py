@@ -19,6 +19,7 @@ from winnow.log.deleted_topics import note_deleted
 from winnow.log.document_places import locate_copy
 from winnow.log.fence import make_fence_change
 from winnow.log.head import Change, Head
+from winnow.log.restore_notes import RestoreNote, read_restore_note
 from winnow.log.table_files import DOCUMENTS, find_path_below, open_table_walk
 from winnow.log.table_pointers import TableRole, find_namespace, list_registered, register_table
 from winnow.log.table_recovery import ChosenMetadata, land_as_new_entry
@@ -68,15 +69,6 @@ class RestoreReport:
     left_out: dict[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """A note in the warehouse: a restore of this backup has begun and not ended. ``has_store``: the store is there."""
-
-    backup_id: str
-    has_store: bool = False
-    format_version: int = 1
-
-
 def restore_backup(
     installation: Installation,
     destination: str,
@@ -89,6 +81,7 @@ def restore_backup(
         UsageError: there is no such backup, the place is not empty, or it is another warehouse than the backup's.
         DamagedBackupError: a file of the backup is damaged. No topic is there; the next call goes on.
         FormatVersionError: a newer Winnow made the backup.
+        RunAgainError: another process entered one of its tables into the catalog. The next call goes on.
         ServiceError: the store, the catalog or an object store cannot be reached. The next call goes on.
     """
     place = BackupPlace(destination)
@@ -107,7 +100,7 @@ class _Restore:
         self._watch = watch
         self._later: dict[str, LaterErasures] = {}
         self._reading = ""
-        self._note = storage.join(installation.settings.warehouse, f"{installation.log.namespaces.topics}_restore.json")
+        self._note = RestoreNote(backup_id, place.uri)
 
     def run(self) -> RestoreReport:
         """Restore everything."""
@@ -117,19 +110,19 @@ class _Restore:
         for topic in topics:
             if (TableRole.LOG, topic.topic) not in registered:  # else all were there, and a sweep has deleted some
                 self._restore_files(topic)
-        begun = self._read_note()
+        begun = read_restore_note(self._installation.log.restore_note)
         if not registered and not (begun is not None and begun.has_store):
             self._watch("Restoring the metadata store", 0, 0)
             rows = ((table.table, self._place.read_rows(table)) for table in self._backup.store)
             self._installation.store.portable_rows.replace_all(rows)
             # From now on it also has rows of files that this restore writes.
-            storage.write_bytes(self._note, documents.dump_json(_Note(self._backup_id, has_store=True)))
+            self._write_note(replace(self._note, has_store=True))
         for topic in topics:
             self._register(topic, registered)
         report = self._make_report([self._open(topic) for topic in topics])
         detail = f"{self._backup_id}: {len(report.topics):,} topics"
         record_action(self._installation, AuditAction.RESTORE_BACKUP, "", detail=detail)
-        storage.delete(self._note)
+        storage.delete(self._installation.log.restore_note)
         return report
 
     def _require_same_warehouse(self) -> None:
@@ -171,27 +164,24 @@ class _Restore:
     def _begin(self) -> set[tuple[TableRole, str]]:
         """Check that the place is empty or this restore's own; return the tables that it has registered already."""
         registered = list_registered(self._installation.log)
-        begun = self._read_note()
+        begun = read_restore_note(self._installation.log.restore_note)
         if begun is None:
             self._require_empty(registered)
-            storage.write_bytes(self._note, documents.dump_json(_Note(self._backup_id)))
+            self._write_note(self._note)
             return registered
         if begun.backup_id != self._backup_id:
             raise UsageError(
                 f"A restore of the backup {begun.backup_id} has begun here and not ended.",
                 left="Nothing was changed.",
-                next=f"Complete it with: winnow backup restore {self._place.uri} --backup {begun.backup_id}",
+                next=f"Complete it with: {begun.command}",
             )
         own = {(table.role, topic.topic) for topic in self._backup.topics for table in topic.tables}
         if registered - own:
             self._raise_occupied([self._name_table(*table) for table in sorted(registered - own)])
         return registered
 
-    def _read_note(self) -> _Note | None:
-        try:
-            return documents.load_json(_Note, storage.read_bytes(self._note))
-        except FileNotFoundError:
-            return None
+    def _write_note(self, note: RestoreNote) -> None:
+        storage.write_bytes(self._installation.log.restore_note, documents.dump_json(note))
 
     def _require_empty(self, registered: set[tuple[TableRole, str]]) -> None:
         found = [self._name_table(*table) for table in sorted(registered)]

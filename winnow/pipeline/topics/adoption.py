@@ -15,6 +15,7 @@ from winnow.config.names import validate_topic_name
 from winnow.errors import UsageError, WinnowError
 from winnow.files import storage
 from winnow.log.places import is_below, is_same_place, normalize_place
+from winnow.log.restore_notes import require_no_restore
 from winnow.log.table import TOPIC_PROPERTY
 from winnow.log.table_recovery import CatalogEntry
 from winnow.log.warehouse_survey import FoundMetadata, survey_table
@@ -60,6 +61,7 @@ def adopt_topic(
         UsageError: the folder is not the topic's, the catalog has such a topic or a table there, or nothing could be
             chosen.
         DamagedMetadataError: the chosen metadata are not complete.
+        RunAgainError: a restore of a backup has begun and not ended: the folder may be one of its own.
         CommitConflictError, CommitUnknownError, ServiceError, TopicBusyError: see
             :meth:`winnow.log.topic_log.TopicLog.commit`.
     """
@@ -139,6 +141,7 @@ def _look_at_folder(
     entry = installation.log.find_entry(topic)
     if entry.metadata_location is not None:
         return _look_at_adopted(installation, topic, location, entry, metadata)
+    require_no_restore(installation.log.restore_note)
     _require_unnamed_folder(installation, topic, location)
     found = look_at_table(installation, topic, location, CatalogEntry(None, None), metadata=metadata, rebuild=rebuild)
     _require_same_topic(found)
