@@ -87,6 +87,8 @@ class Judge:
         self._store_was_older = False
         self._head_is_foreign = False
         self._ended_erasures: set[str] = set()
+        self._releasing: set[str] = set()
+        self._tags: dict[str, int] = {}
         self._lost: Judge | None = None
         self.lost_backup: tuple[str, str] | None = None
         self.restores = 0
@@ -128,6 +130,10 @@ class Judge:
         """``process`` removes the topic, without a grace."""
         self._removing.add(process)
 
+    def expect_release(self, process: str) -> None:
+        """``process`` may remove tags that pin snapshots."""
+        self._releasing.add(process)
+
     def is_of_another_topic(self, metadata_location: str) -> bool:
         """Whether a commit is that of a topic of the same name, created since the one that is judged was removed."""
         if not self.is_removed or self._metadata is None:
@@ -168,7 +174,8 @@ class Judge:
         new._removing, new._deletable, new._graces_ms = lost._removing, lost._deletable, lost._graces_ms
         new._delete_retentions_ms, new._ended_erasures = lost._delete_retentions_ms, lost._ended_erasures
         new._erasures.requests = lost._erasures.requests
-        new._superseded, new._erased_files, new._metadata = [], {}, None
+        new._superseded, new._erased_files, new._tags, new._metadata = [], {}, {}, None
+        new._releasing = lost._releasing
         new._lost, new.commits, new.restores = lost, lost.commits, lost.restores + 1
         return new
 
@@ -212,14 +219,17 @@ class Judge:
             BrokenPromiseError: it did something that Winnow promises not to do.
         """
         self.commits += 1
-        if self._head_is_foreign:
-            raise BrokenPromiseError("The commit is one over another engine's snapshot.")
         before = self._snapshots()
+        after = self._reader.list_snapshots(metadata_location)
+        if self._head_is_foreign and (not before or before[-1].snapshot_id != after[-1].snapshot_id):
+            raise BrokenPromiseError("The commit is one over another engine's snapshot.")
+        self._judge_tags(process, metadata_location, {each.snapshot_id for each in after})
         self._metadata, self._table_uuid = metadata_location, self._reader.read_table_uuid(metadata_location)
-        snapshots = self._reader.list_snapshots(metadata_location)
-        if not snapshots:
+        if not after:
             return "an empty table"
-        current = snapshots[-1]
+        if self._head_is_foreign:
+            return "a tag"
+        current = after[-1]
         if before and before[-1].snapshot_id != current.snapshot_id:
             self._superseded.append((before[-1], self._read_true_ms()))
         if self._is_removal(process, current):
@@ -248,7 +258,7 @@ class Judge:
         self._judge_appended(process, {place: visible[place] for place in appended}, partitions)
         self._judge_log_starts(process, starts, visible, quarantined)
         self._judge_removed(removed, visible)
-        if not before or before[-1].snapshot_id != current.snapshot_id:
+        if current.snapshot_id != self.snapshot_id and (not before or before[-1].snapshot_id != current.snapshot_id):
             self._judge_receipt(current, content.keys(), starts, quarantined)
             self._note_change(current, content.keys(), starts)
         self._judge_still_erased(content.keys())
@@ -293,6 +303,17 @@ class Judge:
     def _find_latest(self, places: Iterable[RecordId]) -> set[RecordId]:
         winners = {place: self.acknowledged[place] for place in self._find_winners(places).values()}
         return {place for place, each in winners.items() if each.value is not None and each.key is not None}
+
+    def _judge_tags(self, process: str, metadata_location: str, snapshot_ids: Collection[int]) -> None:
+        """Judge that a pinned snapshot stays until somebody releases it."""
+        tags = self._reader.read_tags(metadata_location)
+        lost = sorted(self._tags.keys() - tags.keys())
+        if lost and process not in self._releasing and not self.is_catalog_older:
+            raise BrokenPromiseError(f"The tag {lost[0]} is gone, and the snapshot that it pinned.")
+        for tag, snapshot_id in tags.items():
+            if snapshot_id not in snapshot_ids:
+                raise BrokenPromiseError(f"The tag {tag} pins a snapshot that is gone.")
+        self._tags = tags
 
     def _is_removal(self, process: str, snapshot: Snapshot) -> bool:
         """Whether a commit removes a topic whose time of grace has passed since somebody deleted it."""

@@ -14,6 +14,7 @@ from simulation.source import PARTITIONS, Source, SourceRecord, list_keys, write
 from winnow.engine import compaction_job, staging
 from winnow.errors import UnknownTopicError
 from winnow.log.namespaces import DEFAULT_NAMESPACE
+from winnow.log.pinned_snapshots import pin_snapshot, unpin_snapshots
 from winnow.pipeline.admin.checkpoints import import_checkpoints
 from winnow.pipeline.admin.delete_records import delete_records
 from winnow.pipeline.admin.scrub import open_scrub
@@ -85,6 +86,9 @@ class Witness(Protocol):
 
     def expect_removal(self, process: str) -> None:
         """``process`` removes the topic, without a grace."""
+
+    def expect_release(self, process: str) -> None:
+        """``process`` may remove tags that pin snapshots."""
 
     @property
     def is_removed(self) -> bool:
@@ -324,8 +328,21 @@ def _resume(context: StepContext) -> None:
     resume_partitions(context.installation, TOPIC, by="ann", everybody=True)
 
 
+def _pin(context: StepContext) -> None:
+    """Pin the newest snapshot, as a restore into Kafka does."""
+    log = context.installation.log.open(TOPIC)
+    pin_snapshot(log, f"winnow-restore-{context.name}", log.head())
+
+
+def _unpin(context: StepContext) -> None:
+    """Release all pins."""
+    context.witness.expect_release(context.name)
+    unpin_snapshots(context.installation.log.open(TOPIC), lambda _: True)
+
+
 def _delete_topic(context: StepContext) -> None:
     """Delete the topic, and bring it back."""
+    context.witness.expect_release(context.name)
     delete_topic(context.installation, TOPIC)
     restore_without_erased(context.installation, TOPIC)
 
@@ -344,11 +361,13 @@ def _create_topic(context: StepContext) -> None:
 
 def _restore_topic(context: StepContext) -> None:
     """Bring the topic back if it is deleted."""
+    context.witness.expect_release(context.name)
     restore_without_erased(context.installation, TOPIC)
 
 
 def recover(context: StepContext) -> None:
     """Take the newest complete metadata, as after an accident; enter them where the catalog has lost them."""
+    context.witness.expect_release(context.name)
     try:
         recover_without_erased(context.installation, TOPIC, run=True)
     except UnknownTopicError:
@@ -418,6 +437,8 @@ STEPS: Final[Mapping[str, Step]] = MappingProxyType(
         "switch-policy": Step(_switch_policy, 3),
         "pause": Step(_pause, 1),
         "resume": Step(_resume, 1),
+        "pin": Step(_pin, 2),
+        "unpin": Step(_unpin, 1),
         "delete-topic": Step(_delete_topic, 1),
         "restore-topic": Step(_restore_topic, 1),
         "remove-topic": Step(_remove_topic, 2),

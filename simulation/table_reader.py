@@ -56,6 +56,11 @@ class TableReader:
         current = document.get("current-snapshot-id")
         return sorted(snapshots, key=lambda snapshot: snapshot.snapshot_id == current)
 
+    def read_tags(self, metadata_location: str) -> dict[str, int]:
+        """Read the tags of a metadata file, and which snapshot each pins."""
+        references = json.loads(self._read(find_path(metadata_location))).get("refs", {})
+        return {name: each["snapshot-id"] for name, each in references.items() if each["type"] == "tag"}
+
     def read_table_uuid(self, metadata_location: str) -> str:
         """Read which table a metadata file is of."""
         return str(json.loads(self._read(find_path(metadata_location)))["table-uuid"])

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
@@ -182,14 +183,50 @@ def test_an_expiry_takes_no_snapshot_to_which_another_engine_rolled_back_meanwhi
     assert set(going) & {each.snapshot_id for each in metadata.snapshots} == {going[0]}
 
 
+def test_an_expiry_takes_no_snapshot_that_was_pinned_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        commit(world, [paper(number)])
+    going = world.snapshot_ids(TOPIC)[:2]
+    genuine = snapshot_expiry._commit_expiry
+
+    def commit_late(table: Table, ids: Sequence[int]) -> None:
+        monkeypatch.setattr(snapshot_expiry, "_commit_expiry", genuine)
+        plain_catalog(world).load_table(IDENTIFIER).manage_snapshots().create_tag(going[0], "pin").commit()
+        genuine(table, ids)
+
+    monkeypatch.setattr(snapshot_expiry, "_commit_expiry", commit_late)
+    expire_snapshots(world.installation.log.open(TOPIC), frozenset(going))
+    metadata = plain_catalog(world).load_table(IDENTIFIER).metadata
+    assert metadata.refs["pin"].snapshot_id == going[0]
+    assert set(going) & {each.snapshot_id for each in metadata.snapshots} == {going[0]}
+
+
+def test_a_commit_that_another_engine_outnumbered_meanwhile_is_prepared_again(world: World) -> None:
+    """It appended and rolled back, so the snapshot is the same, and its number was given out."""
+    commit(world, [paper(0)])
+    (first,) = world.snapshot_ids(TOPIC)
+    numbers: list[int] = []
+
+    def build(head: Head) -> Change:
+        numbers.append(head.table.metadata.last_sequence_number)
+        if len(numbers) == 1:
+            table = plain_catalog(world).load_table(IDENTIFIER)
+            table.append(pa.Table.from_pylist([], schema=table.schema().as_arrow()))
+            table.manage_snapshots().rollback_to_snapshot(first).commit()
+        return Change(head.state, add=[paper(1)])
+
+    world.installation.log.open(TOPIC).commit(build)
+    assert numbers == [1, 2]
+
+
 def test_updates_that_concern_older_snapshots_see_all_of_them(world: World) -> None:
     """A snapshot that the table has already is refused, also one that is not the newest."""
     for number in range(3):
         commit(world, [paper(number)])
-    older = world.head(TOPIC).table.metadata.snapshots[0]
-    again = AddSnapshotUpdate(snapshot=older.model_copy(update={"sequence_number": 9}))
+    metadata = world.head(TOPIC).table.metadata
+    again = AddSnapshotUpdate(snapshot=metadata.snapshots[0].model_copy(update={"sequence_number": 9}))
     with pytest.raises(ValueError, match="already exists"):
-        world.installation.log.catalog.commit_table(world.head(TOPIC).table, (), (again,))
+        sql_catalog._apply_updates(metadata, (again,), "file:///nowhere/before.metadata.json")
 
 
 def test_a_commit_copies_no_older_snapshot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

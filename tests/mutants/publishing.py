@@ -147,4 +147,10 @@ PUBLISHING = (
     Mutant("paused-commit-keeps-its-time", "a commit bears the time at which it was prepared, however long ago")
     .changes("LogSqlCatalog.swap_metadata", never("MAXIMUM_COMMIT_AGE_MS"))
     .caught_by("test_a_commit_whose_process_was_paused_for_long_is_prepared_again"),
+    Mutant("pinned-while-expired", "a sweep expires a snapshot that was pinned at the moment of its commit")
+    .changes("LogSqlCatalog.commit_table", drop_statement("_require_unpinned"))
+    .caught_by("test_an_expiry_takes_no_snapshot_that_was_pinned_meanwhile"),
+    Mutant("outnumbered-commit-unknown", "a commit that does not fit the newest metadata ends as if it had landed")
+    .changes("LogSqlCatalog.commit_table", replace("ValueError", "ZeroDivisionError"))
+    .caught_by("test_a_commit_that_another_engine_outnumbered_meanwhile_is_prepared_again"),
 )

@@ -60,6 +60,7 @@ NAMES: Final = (
     "restored-with-erased",
     "restored-with-old-snapshots",
     "restore-adopted-half-way",
+    "pinned-while-expired",
     "forked-head-is-newest",
     "checksum-not-compared",
     "erase-behind-no-fence",

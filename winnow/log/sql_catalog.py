@@ -18,6 +18,8 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     RemovePropertiesUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
     update_table_metadata,
@@ -77,7 +79,8 @@ class LogSqlCatalog(SqlCatalog):
         """Commits updates to a table; as PyIceberg's method, with a checksum in the metadata file's name.
 
         Raises:
-            CommitFailedException: a requirement is not met, or another commit came first.
+            CommitFailedException: a requirement is not met, or another commit came first: the head, the sequence
+                number, or a tag of a snapshot that is to be removed is new.
         """
         try:
             current = self.load_table(table.name())
@@ -85,7 +88,12 @@ class LogSqlCatalog(SqlCatalog):
             return super().commit_table(table, requirements, updates)
         for requirement in requirements:
             requirement.validate(current.metadata)
-        metadata = _apply_updates(current.metadata, updates, current.metadata_location)
+        _require_unpinned(current.metadata, updates)
+        try:
+            metadata = _apply_updates(current.metadata, updates, current.metadata_location)
+        except ValueError as problem:
+            # Such as a sequence number that another engine's commit, which it rolled back, was given meanwhile.
+            raise CommitFailedException(f"The updates do not fit the newest metadata: {problem}") from problem
         location = current.metadata_location
         if metadata != current.metadata:
             location = self._write_version(metadata, current.metadata_location)
@@ -194,6 +202,15 @@ class LogSqlCatalog(SqlCatalog):
 
     def _open_files(self, metadata: TableMetadata, location: str) -> FileIO:
         return load_file_io({**self.properties, **metadata.properties}, location)
+
+
+def _require_unpinned(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> None:
+    """Check that no tag or branch names a snapshot that ``updates`` remove: PyIceberg would remove that, too."""
+    removed = {each for change in updates if isinstance(change, RemoveSnapshotsUpdate) for each in change.snapshot_ids}
+    released = {change.ref_name for change in updates if isinstance(change, RemoveSnapshotRefUpdate)}
+    pins = [name for name, each in metadata.refs.items() if each.snapshot_id in removed and name not in released]
+    if pins:
+        raise CommitFailedException(f"A snapshot that is to be removed was pinned meanwhile by {pins[0]}.")
 
 
 def _apply_updates(before: TableMetadata, updates: Sequence[TableUpdate], location: str) -> TableMetadata:
