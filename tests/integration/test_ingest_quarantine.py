@@ -21,7 +21,8 @@ from tests.support.world import (
     write_jsonl,
 )
 from winnow.clock import read_wall_clock_ms
-from winnow.errors import BadInputError, CommitConflictError
+from winnow.errors import BadInputError, CommitConflictError, DamagedMetadataError
+from winnow.files import storage
 from winnow.log import quarantine, sql_catalog
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS
 from winnow.pipeline.ingest.ingest import ingest_files
@@ -174,6 +175,22 @@ def test_an_append_that_others_always_overtake_ingests_nothing_and_says_so(world
     assert raised.value.left == "Nothing was ingested."
     assert (world.read(), quarantined(world)) == ([], Counter())
     assert ingest(world, tmp_path / "a.jsonl", MIXED).records_quarantined == 2
+
+
+def test_an_append_over_a_damaged_manifest_list_names_it_and_ingests_nothing(world: World, tmp_path: Path) -> None:
+    ingest(world, tmp_path / "a.jsonl", [record(0, None, b"first")])
+    table = world.installation.log.quarantine(TOPIC).table()
+    snapshot = table.current_snapshot() if table is not None else None
+    assert snapshot is not None
+    listed = storage.parse_local_path(snapshot.manifest_list)
+    sound = listed.read_bytes()
+    listed.write_bytes(sound.replace(b'"field-id"', b'#field-id"', 1))
+    with pytest.raises(DamagedMetadataError, match=listed.name):
+        ingest(world, tmp_path / "b.jsonl", [record(1, None, b"second")])
+    assert world.state().log_end_offset == 1
+    listed.write_bytes(sound)
+    ingest(world, tmp_path / "b.jsonl", [record(1, None, b"second")])
+    assert quarantined(world) == Counter({(0, 0, b"first"): 1, (0, 1, b"second"): 1})
 
 
 def test_a_topic_that_does_not_quarantine_refuses_with_coordinates(world: World, tmp_path: Path) -> None:

@@ -130,6 +130,7 @@ class Quarantine:
 
         Raises:
             CommitConflictError: other commits came first too often; no record of the call is visible.
+            DamagedMetadataError: the table's manifest list is damaged.
             ServiceError: the catalog cannot be reached.
         """
         with translate_catalog_errors(f"The quarantine of topic {self.topic} could not be written"):
@@ -150,6 +151,7 @@ class Quarantine:
 
         Raises:
             CommitConflictError: other commits came first too often; nothing was added.
+            DamagedMetadataError: the table's manifest list is damaged.
             ServiceError: the catalog cannot be reached.
         """
         with translate_catalog_errors(
@@ -352,6 +354,7 @@ def _list_manifests(table: Table) -> list[ManifestFile]:
 def _add_once(table: Table, paths: Sequence[str]) -> None:
     # Disabled here only and not in the catalog: PyIceberg's own retry does not check again whether another process with
     # the same attempt has added a file meanwhile.
+    _list_manifests(table)  # PyIceberg reads the list, too, and tells a damaged one by whatever its decoder raises
     _disable_retries(table).add_files(list(paths), check_duplicate_files=False)
 
 
