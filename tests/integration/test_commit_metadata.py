@@ -23,6 +23,7 @@ from winnow.files import storage
 from winnow.log import file_checksums, snapshot_expiry, sql_catalog, topic_log
 from winnow.log.head import Change, Head
 from winnow.log.namespaces import CATALOG_NAME, DEFAULT_NAMESPACE
+from winnow.log.newer_metadata import read_sequence_number
 from winnow.log.snapshot_expiry import expire_snapshots
 from winnow.log.sql_catalog import MAXIMUM_COMMIT_AGE_MS, LogSqlCatalog
 from winnow.log.topic_configuration import add_partitions, set_config
@@ -208,7 +209,7 @@ def test_a_commit_that_another_engine_outnumbered_meanwhile_is_prepared_again(wo
     numbers: list[int] = []
 
     def build(head: Head) -> Change:
-        numbers.append(head.table.metadata.last_sequence_number)
+        numbers.append(read_sequence_number(head.table.metadata))
         if len(numbers) == 1:
             table = plain_catalog(world).load_table(IDENTIFIER)
             table.append(pa.Table.from_pylist([], schema=table.schema().as_arrow()))
