@@ -43,5 +43,8 @@ def require_no_restore(uri: str) -> None:
         raise RunAgainError(
             f"A restore of the backup {note.backup_id} has begun here and not ended.",
             left="Nothing was changed.",
-            next=f"Run it again when that has ended. If it was stopped, complete it: {note.command}",
+            next=(
+                f"Run it again when that has ended. If it was stopped, complete it: {note.command} (only if that backup "
+                f"is gone: look at what was restored, and remove the note {storage.format_path(uri)})"
+            ),
         )
