@@ -44,7 +44,7 @@ def require_no_restore(uri: str) -> None:
             f"A restore of the backup {note.backup_id} has begun here and not ended.",
             left="Nothing was changed.",
             next=(
-                f"Run it again when that has ended. If it was stopped, complete it: {note.command} (only if that backup "
-                f"is gone: look at what was restored, and remove the note {storage.format_path(uri)})"
+                f"Run it again when that has ended. If it was stopped, complete it: {note.command} (if that backup is "
+                f"gone: look at what was restored, and remove the note {storage.format_path(uri)})"
             ),
         )
