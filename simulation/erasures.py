@@ -6,7 +6,7 @@ It knows the keys from the processes that erase them, and from the log when they
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from simulation.source import SourceRecord
 
@@ -57,9 +57,9 @@ class ErasedKeys:
     def erase(self, process: str, at_ms: int, ends: Mapping[int, int], places: Collection[RecordId]) -> None:
         """Note that ``process`` erased its keys at ``at_ms``, of which records were at ``places``."""
         request = self.requests[process]
-        erasures = [Erasure(request.keys, at_ms, dict(ends), process, request.with_tombstone) for _ in range(2)]
-        self._all.append(erasures[0])
-        self._counting |= dict.fromkeys(request.keys, erasures[1])
+        erasure = Erasure(request.keys, at_ms, dict(ends), process, request.with_tombstone)
+        self._all.append(erasure)
+        self._counting |= dict.fromkeys(request.keys, replace(erasure))
         self.places |= set(places)
 
     def lift(self, keys: Collection[bytes]) -> None:

@@ -164,42 +164,42 @@ def test_a_commit_does_not_bring_back_what_another_process_expired(world: World,
     assert not set(going) & set(world.snapshot_ids(TOPIC))
 
 
-def test_an_expiry_takes_no_snapshot_to_which_another_engine_rolled_back_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def expire_two_while(world: World, change: Callable[[Table, int], None]) -> tuple[int, TableMetadata]:
+    """Expire the first two of four snapshots; just before that commit another engine changes the table.
+
+    ``change`` is given the table and the first snapshot. Returns that and the metadata of afterwards, in which it has
+    to be the one that is left of the two.
+    """
     for number in range(4):
         commit(world, [paper(number)])
     going = world.snapshot_ids(TOPIC)[:2]
     genuine = snapshot_expiry._commit_expiry
+    with pytest.MonkeyPatch.context() as patch:
 
-    def commit_late(table: Table, ids: Sequence[int]) -> None:
-        monkeypatch.setattr(snapshot_expiry, "_commit_expiry", genuine)
-        plain_catalog(world).load_table(IDENTIFIER).manage_snapshots().rollback_to_snapshot(going[0]).commit()
-        genuine(table, ids)
+        def commit_late(table: Table, ids: Sequence[int]) -> None:
+            patch.undo()
+            change(plain_catalog(world).load_table(IDENTIFIER), going[0])
+            genuine(table, ids)
 
-    monkeypatch.setattr(snapshot_expiry, "_commit_expiry", commit_late)
-    expire_snapshots(world.installation.log.open(TOPIC), frozenset(going))
+        patch.setattr(snapshot_expiry, "_commit_expiry", commit_late)
+        expire_snapshots(world.installation.log.open(TOPIC), frozenset(going))
     metadata = plain_catalog(world).load_table(IDENTIFIER).metadata
-    assert metadata.current_snapshot_id == going[0]
     assert set(going) & {each.snapshot_id for each in metadata.snapshots} == {going[0]}
+    return going[0], metadata
 
 
-def test_an_expiry_takes_no_snapshot_that_was_pinned_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(4):
-        commit(world, [paper(number)])
-    going = world.snapshot_ids(TOPIC)[:2]
-    genuine = snapshot_expiry._commit_expiry
+def test_an_expiry_takes_no_snapshot_to_which_another_engine_rolled_back_meanwhile(world: World) -> None:
+    first, metadata = expire_two_while(
+        world, lambda table, first: table.manage_snapshots().rollback_to_snapshot(first).commit()
+    )
+    assert metadata.current_snapshot_id == first
 
-    def commit_late(table: Table, ids: Sequence[int]) -> None:
-        monkeypatch.setattr(snapshot_expiry, "_commit_expiry", genuine)
-        plain_catalog(world).load_table(IDENTIFIER).manage_snapshots().create_tag(going[0], "pin").commit()
-        genuine(table, ids)
 
-    monkeypatch.setattr(snapshot_expiry, "_commit_expiry", commit_late)
-    expire_snapshots(world.installation.log.open(TOPIC), frozenset(going))
-    metadata = plain_catalog(world).load_table(IDENTIFIER).metadata
-    assert metadata.refs["pin"].snapshot_id == going[0]
-    assert set(going) & {each.snapshot_id for each in metadata.snapshots} == {going[0]}
+def test_an_expiry_takes_no_snapshot_that_was_pinned_meanwhile(world: World) -> None:
+    first, metadata = expire_two_while(
+        world, lambda table, first: table.manage_snapshots().create_tag(first, "pin").commit()
+    )
+    assert metadata.refs["pin"].snapshot_id == first
 
 
 def test_a_commit_that_another_engine_outnumbered_meanwhile_is_prepared_again(world: World) -> None:

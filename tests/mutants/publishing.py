@@ -148,7 +148,7 @@ PUBLISHING = (
     .changes("LogSqlCatalog.swap_metadata", never("MAXIMUM_COMMIT_AGE_MS"))
     .caught_by("test_a_commit_whose_process_was_paused_for_long_is_prepared_again"),
     Mutant("damaged-quarantine-unexpected", "a damaged manifest list of the quarantine ends an ingest unexpectedly")
-    .changes("_add_once", drop_statement("_list_manifests"))
+    .changes("Quarantine._add_files", drop_statement("_list_manifests"))
     .caught_by("test_an_append_over_a_damaged_manifest_list_names_it_and_ingests_nothing"),
     Mutant("pinned-while-expired", "a sweep expires a snapshot that was pinned at the moment of its commit")
     .changes("LogSqlCatalog.commit_table", drop_statement("_require_unpinned"))

@@ -167,7 +167,11 @@ class Quarantine:
         """
         for attempt in range(MAXIMUM_COMMIT_TRIES):
             table = self._create_table()
-            there = set() if are_new and not attempt else _list_paths(table)
+            there: set[str] = set()
+            if are_new and not attempt:
+                _list_manifests(table)  # PyIceberg tells a damaged list by whatever its decoder raises
+            else:
+                there = _list_paths(table)
             missing = [path for path in paths if path not in there]
             if not missing:
                 return True
@@ -354,7 +358,6 @@ def _list_manifests(table: Table) -> list[ManifestFile]:
 def _add_once(table: Table, paths: Sequence[str]) -> None:
     # Disabled here only and not in the catalog: PyIceberg's own retry does not check again whether another process with
     # the same attempt has added a file meanwhile.
-    _list_manifests(table)  # PyIceberg reads the list, too, and tells a damaged one by whatever its decoder raises
     _disable_retries(table).add_files(list(paths), check_duplicate_files=False)
 
 
