@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import tempfile
 from collections.abc import Collection, Iterator
@@ -104,4 +105,7 @@ def _run(seed: int, config: dict[str, str], choices: Choices, ahead_ms: int) -> 
         redirect_stdout(nowhere),
         redirect_stderr(nowhere),
     ):
-        return History(seed, config, choices, folder, ahead_ms).run()
+        outcome = History(seed, config, choices, folder, ahead_ms).run()
+    if outcome.broken is not None:
+        gc.collect()  # what processes had open that were ended amid their work
+    return outcome
