@@ -41,24 +41,33 @@ def orphan():
     burn(time.process_time() + 0.3)
 
 def worker(ready):
+    wait_until_counted()
     os.waitpid(fork(task), 0)
     os.write(ready, b"x")
     time.sleep(600)
 
 def scheduler(ready):
     fork(lambda: worker(ready))
+    wait_until_counted()
     burn(time.process_time() + 0.2)
     time.sleep(600)
 
 def processor(ready):
+    wait_until_counted()
     os.waitpid(fork(lambda: burn(time.process_time() + 0.25)), 0)
     os.write(ready, b"x")
     time.sleep(600)
 
+def wait_until_counted():
+    os.close(counted)
+    os.read(waiting, 1)  # its end: nobody holds the other side any more
+
 adopt_orphans()
 heard, ready = os.pipe()
+waiting, counted = os.pipe()
 roots = {"scheduler": fork(lambda: scheduler(ready)), "dag-processor": fork(lambda: processor(ready))}
 first = count_cpu(roots)
+os.close(counted)
 for _ in roots:
     os.read(heard, 1)
 found = count_cpu(roots).since(first)

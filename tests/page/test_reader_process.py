@@ -173,18 +173,38 @@ def test_question_is_answered_although_the_process_that_forks_was_killed_before(
     run(talk)
 
 
-def test_question_whose_process_loses_the_one_that_forked_it_is_asked_again_and_that_process_ends(run: Run) -> None:
+def test_questions_whose_processes_lose_the_one_that_forked_them_are_asked_again_and_those_end(run: Run) -> None:
+    """Each once, from one new process, which the question that hears of it last does not end."""
+
     async def talk(pool: ReaderProcesses, settings: Settings) -> None:
-        asked = asyncio.ensure_future(refuse(pool, settings))
-        while len(list_readers()) <= 1:
+        asked = [asyncio.ensure_future(refuse(pool, settings, user=user)) for user in ("ann", "bob")]
+        while len(list_readers()) <= len(asked):
             await asyncio.sleep(0.01)
         assert pool._parent is not None
         readers = set(list_readers()) - {pool._parent.pid}
         os.kill(pool._parent.pid, signal.SIGKILL)
-        assert (await asked).status_code == 504
+        assert [error.status_code for error in await asyncio.gather(*asked)] == [504, 504]
         assert not any(map(is_alive, readers))
 
     run(talk, reader_seconds=2, masked_patterns=ENDLESS)
+
+
+def test_client_that_goes_away_while_the_libraries_load_does_not_end_the_process_that_loads_them(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for it, too. On a slow machine it would begin again and again."""
+    monkeypatch.setattr(reader_process, "KILL_SECONDS", 0.01)
+
+    async def talk(pool: ReaderProcesses, settings: Settings) -> None:
+        gone = asyncio.ensure_future(refuse(pool, settings, Client(gone_after_seconds=0)))
+        while pool._parent is None:
+            await asyncio.sleep(0)
+        parent = pool._parent
+        assert (await gone).status_code == 504
+        assert pool._parent is parent
+        assert parent.has_loaded()
+
+    run(talk)
 
 
 def test_process_that_forks_ends_when_nothing_is_asked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,16 +8,20 @@ text of the error.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import logging
 import os
 import socket
-from typing import Any
+from typing import Any, Final
 
 from winnow.files.pyarrow_without_pandas import keep_pandas_out_of_pyarrow
 from winnow.log_reader.forking import ForkingProcess
 from winnow.log_reader.limits import end_with_caller, limit_memory, limit_seconds
+
+LOADED: Final = b"L"
+"""Said on the socket, once, as soon as questions are heard."""
 
 
 def main() -> None:
@@ -30,6 +34,8 @@ def main() -> None:
     # Nothing of a record may reach a log, whatever a library would like to say.
     logging.disable(logging.CRITICAL)
     load_libraries()
+    with contextlib.suppress(OSError):  # the caller may have gone
+        control.send(LOADED)
     ForkingProcess(control, answer).serve()
 
 

@@ -36,6 +36,8 @@ EXTRA_SECONDS: Final = 15.0
 killed."""
 KILL_SECONDS: Final = 5.0
 """How long the process that others are forked from has to kill one, before it is killed itself."""
+LOAD_SECONDS: Final = 30.0
+"""How much longer it has for that while it loads the libraries: it hears nothing until then."""
 IDLE_SECONDS: Final = 120.0
 """How long the process that others are forked from waits for the next question."""
 
@@ -85,8 +87,8 @@ class Reader:
             raise ChildProcessError(errno.ECHILD, "the process that starts it has ended")
         return int(code)
 
-    async def end(self) -> None:
-        """Kill it, unless it has ended, and wait until it is gone.
+    async def end(self, seconds: float) -> None:
+        """Kill it, unless it has ended, and wait until it is gone, for at most so many seconds.
 
         Raises:
             TimeoutError: the process that it was forked from does not kill it.
@@ -94,7 +96,7 @@ class Reader:
         try:
             with contextlib.suppress(ConnectionError):
                 self.kill_stream.write_eof()
-                await asyncio.wait_for(self.exit_stream.read(), KILL_SECONDS)
+                await asyncio.wait_for(self.exit_stream.read(), seconds)
         finally:
             for writer in (self.kill_stream, self.question_stream):
                 writer.close()
@@ -129,35 +131,40 @@ class ReaderProcesses:
         self._asked += 1
         self._at_work += 1
         try:
+            parent = self._find_parent()
             try:
-                return await self._ask_once(gone, line, settings)
+                return await self._ask_once(parent, gone, line, settings)
             except ChildProcessError:
                 # The process that others are forked from was killed. A question changes nothing, so it is asked again.
-                self.close()
-                return await self._ask_once(gone, line, settings)
+                self._end_parent(parent)
+                return await self._ask_once(self._find_parent(), gone, line, settings)
         except (OSError, MemoryError) as problem:
             raise _make_start_error(problem) from problem
         finally:
             self._at_work -= 1
             asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_if_idle, self._asked)
 
-    async def _ask_once(self, gone: asyncio.Future[None], line: bytes, settings: Settings) -> ReadAnswer:
-        reader = await self._fork(settings)
+    async def _ask_once(
+        self, parent: ReaderParent, gone: asyncio.Future[None], line: bytes, settings: Settings
+    ) -> ReadAnswer:
+        reader = await parent.fork(settings)
         try:
             return await _converse(gone, reader, line, settings)
         finally:
-            await self._end(reader)
+            try:
+                await reader.end(KILL_SECONDS if parent.has_loaded() else LOAD_SECONDS + KILL_SECONDS)
+            except TimeoutError:
+                self._end_parent(parent)
 
-    async def _fork(self, settings: Settings) -> Reader:
+    def _find_parent(self) -> ReaderParent:
         if self._parent is None or not self._parent.is_usable():
             self.close()
             self._parent = ReaderParent()
-        return await self._parent.fork(settings)
+        return self._parent
 
-    async def _end(self, reader: Reader) -> None:
-        try:
-            await reader.end()
-        except TimeoutError:
+    def _end_parent(self, parent: ReaderParent) -> None:
+        # Another question may have started the next one, from which others are forked by now.
+        if self._parent is parent:
             self.close()
 
     def _end_if_idle(self, asked: int) -> None:
@@ -199,6 +206,16 @@ class ReaderParent:
     def is_usable(self) -> bool:
         """Check whether it lives and sees the present environment: readers take their settings from that."""
         return self._process.poll() is None and self._place == (_list_inherited_variables(), Path.cwd())
+
+    def has_loaded(self) -> bool:
+        """Check whether it has said that it has loaded the libraries, or has ended."""
+        try:
+            self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
 
     async def fork(self, settings: Settings) -> Reader:
         """Have a reader started; it may yet have to wait for the libraries.
