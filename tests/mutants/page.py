@@ -175,7 +175,7 @@ PAGE = (
     .changes("ReaderProcesses._end_parent", always("_parent"))
     .caught_by("test_questions_whose_processes_lose_the_one_that_forked_them_are_asked_again_and_those_end"),
     Mutant("reader-parent-ended-while-it-loads", "a client that goes away ends the process that still loads libraries")
-    .changes("ReaderParent.has_loaded", replace("return False", "return True"))
+    .changes("ReaderParent.has_loaded", replace("False", "True"))
     .caught_by("test_client_that_goes_away_while_the_libraries_load_does_not_end_the_process_that_loads_them"),
     Mutant("reader-parent-of-another-place", "questions are answered by the settings of before")
     .changes("ReaderParent.is_usable", drop_operand("_place"))
