@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     spark_program.prefer_installed_pyspark()
     from winnow.engine.latest_job import run_update_plan
     from winnow.engine.task_resources import TaskBudget
-    from winnow.quality.latest_facts import compute_partition_facts
+    from winnow.quality.latest_facts import LatestJudge
     from winnow.schemas.row_task import TaskRows, load_secrets
 
     return spark_program.run_and_report(
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
             run_update_plan(
                 options.plan,
                 open_rows=partial(TaskRows, secrets=load_secrets(options.secrets)),
-                judge=compute_partition_facts,
+                judge=LatestJudge(),
                 budget=TaskBudget(options.memory, options.threads, options.spill),
                 maximum_tasks=options.tasks,
             )

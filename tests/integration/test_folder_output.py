@@ -16,7 +16,7 @@ import pytest
 
 from tests.support import in_process_jobs
 from tests.support.cli_runner import winnow
-from tests.support.in_process_jobs import READ_CORES, run_read_job
+from tests.support.in_process_jobs import CORES, run_read_job
 from tests.support.world import TOPIC, World, build_versions, define_world, record
 from winnow.config.topic import TopicConfig
 from winnow.engine import latest_records, read_parts, task_planning
@@ -148,7 +148,7 @@ def test_a_large_partition_s_latest_state_is_read_by_many_tasks(
     assert read_rows(folder).equals(read_rows(local))
     assert written.files == len(list(folder.iterdir())) == 3
     counts = {unit: units.count(unit) // 2 for unit in units}
-    assert counts == {(0, True): READ_CORES, (1, True): READ_CORES, (0, False): 2, (1, False): 1}
+    assert counts == {(0, True): CORES, (1, True): CORES, (0, False): 2, (1, False): 1}
     assert list_staged(world) == []
 
 

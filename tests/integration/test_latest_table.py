@@ -20,7 +20,7 @@ from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, define_world, open_world, record
 from winnow.clock import read_wall_clock_ms
-from winnow.engine import latest_update
+from winnow.engine import latest_update, task_planning
 from winnow.files import storage
 from winnow.log.latest_tables import LatestHead
 from winnow.log.topic_configuration import set_config
@@ -197,6 +197,7 @@ def test_table_equals_the_oracle_after_any_history(
         patch.setattr(plan_job, "run_job", run_latest_job)
         world = prefer_tasks(opened) if in_tasks else opened
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
+        patch.setattr(task_planning, "MINIMUM_PART_BYTES", 1)
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))
         times = {"winnow.late.arrival.ms": "0", "winnow.retired.grace.ms": str(5 * HOUR_MS)}
         order = {"compaction.strategy": strategy.value, "compaction.strategy.header": HEADER}

@@ -23,7 +23,7 @@ from tests.support.in_process_jobs import prefer_tasks, run_latest_job
 from tests.support.random_logs import HEADER
 from tests.support.world import TOPIC, FakeClock, World, open_world
 from winnow.clock import read_wall_clock_ms
-from winnow.engine import latest_update
+from winnow.engine import latest_update, task_planning
 from winnow.log.topic_configuration import set_config
 from winnow.pipeline.spark import plan_job
 from winnow.schemas import row_decoders
@@ -266,6 +266,7 @@ def test_rows_equal_the_oracle_s_winners_after_any_history(
         pytest.MonkeyPatch.context() as patch,
     ):
         patch.setattr(latest_update, "MAXIMUM_SMALL_FILES", small_files)
+        patch.setattr(task_planning, "MINIMUM_PART_BYTES", 1)
         patch.setattr(plan_job, "run_job", run_latest_job)
         world = prefer_tasks(opened) if in_tasks else opened
         create(world, 2, cleanup_policy="compact,delete", delete_retention_ms=str(HOUR_MS))

@@ -40,7 +40,7 @@ FRESHNESS = (
     .changes("latest_content._read_frames", replace("batch.filter(A)", "batch"))
     .caught_by("test_rows_that_could_not_be_decoded_are_no_matter_of_the_suite"),
     Mutant("undecoded-limit-ignored", "undecoded rows are alerted however many the topic allows")
-    .changes("latest_facts._compute", replace("A * partition.max_undecoded_ratio", "0"))
+    .changes("LatestJudge.merge", replace("A * max_undecoded_ratio", "0"))
     .caught_by("test_undecoded_rows_are_alerted_above_the_limit_with_their_partition_and_first_offsets"),
     Mutant("suspect-recovers-elsewhere", "an update of another partition closes the alert on undecoded rows")
     .changes("judgement._alert_suspect", replace("judged - {A for finding in B}", "{0, 1}"))

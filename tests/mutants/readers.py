@@ -108,7 +108,7 @@ READERS = (
     .changes("connect_clickhouse", replace_text("SETTINGS optimize_read_in_order = 0", "SETTINGS log_queries = 0"))
     .caught_by("test_clickhouse_prints_records_when_its_statements_are_pasted"),
     Mutant("latest-of-one-share", "keys of all shares of a large partition but one are not among its latest records")
-    .changes("read_job._build_ranges", assign("(found[0].survivors,)", "survivors"))
+    .changes("latest_shares._split_by_offsets", assign("(found[0].survivors,)", "survivors"))
     .caught_by("test_a_large_partition_s_latest_state_is_read_by_many_tasks[offset]"),
     Mutant("latest-of-unchecked-pages", "damage of a large partition goes into the files that somebody takes away")
     .changes("find_latest_share", drop_statement("check_local_pages"))

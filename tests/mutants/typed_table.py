@@ -7,7 +7,7 @@ from tests.mutants.mutant import Mutant
 
 TYPED_TABLE = (
     Mutant("typed-lost-row-unnoticed", "an update that lost a row is committed")
-    .changes("latest_facts._compute", replace("0 if A else B", "0"))
+    .changes("latest_facts._compute", replace("0 if partition.drops_rows else A", "0"))
     .caught_by("test_every_update_is_judged_before_its_commit"),
     Mutant("typed-masks-left-out", "rows are written as they were decoded, whatever the rules say")
     .changes("RecordDecoder._mask", replace("mask_rows(A, B, C, D)", "A"))
@@ -55,7 +55,19 @@ TYPED_TABLE = (
     .changes("TaskRows.convert", never("fields"))
     .caught_by("test_a_field_that_was_renamed_in_one_partition_is_masked_in_all"),
     Mutant("latest-files-of-failed-tasks-stay", "what tasks wrote stays where one of them failed")
-    .changes("latest_job.write_update_outcome", drop_statement("remove_written"))
+    .changes("carry_out_update_plan", drop_statement("remove_written"))
+    .caught_by("test_where_one_partition_cannot_be_read_nothing_is_left_and_the_table_is_as_before"),
+    Mutant("latest-ranges-without-a-column-stay", "what tasks wrote stays where another range needs a further column")
+    .changes("latest_job._merge_results", drop_statement("remove_written"))
+    .caught_by("test_a_large_partition_one_range_of_which_needs_a_further_column_is_written_again"),
+    Mutant("latest-ranges-not-judged", "rows of a large partition are committed as its tasks wrote them")
+    .changes("latest_job._build_judging_units", always("shares"))
+    .caught_by("test_a_large_partition_is_found_written_and_judged_by_many_tasks"),
+    Mutant("latest-first-share-judges-its-keys-alone", "a row of no record goes unnoticed in a large partition")
+    .changes("latest_facts._create_shown", replace("('ANTI', '<>')", "('SEMI', '=')"))
+    .caught_by("test_shares_of_a_partition_find_together_what_is_found_of_the_whole"),
+    Mutant("latest-lists-stay", "what tasks of a large partition listed for others stays in the staging area")
+    .changes("job_notes.end_job", drop_statement("delete_unreferenced", "lists"))
     .caught_by("test_where_one_partition_cannot_be_read_nothing_is_left_and_the_table_is_as_before"),
     Mutant("typed-proof-empty", "the proof that an erased key is gone does not look at typed rows")
     .changes("count_rows_without_record", replace("int(A[0])", "0"))

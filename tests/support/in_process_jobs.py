@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ from tests.support.world import World
 from winnow.config.settings import Settings
 from winnow.engine.events import PlanOutcome
 from winnow.engine.job_documents import read_job_document
-from winnow.engine.latest_job import UpdateUnit, build_update_units, run_update_unit, write_update_outcome
+from winnow.engine.latest_job import UpdateUnit, carry_out_update_plan, run_update_unit
 from winnow.engine.latest_plans import UpdatePlan
 from winnow.engine.read_job import carry_out_read_plan, run_read_unit
 from winnow.engine.read_plans import ReadPlan
@@ -22,12 +23,11 @@ from winnow.engine.task_planning import WorkUnit
 from winnow.engine.task_resources import TaskBudget
 from winnow.pipeline.spark.submit import JobOutcome, Progress
 from winnow.planning.plans import PlanReference
-from winnow.quality.latest_facts import compute_partition_facts
+from winnow.quality.latest_facts import LatestJudge
 from winnow.schemas.row_task import TaskRows, load_secrets
-from winnow.values import documents
 
-READ_CORES = 4
-"""As many cores as an application that reads has; every part of a latest state is large to it."""
+CORES = 4
+"""As many cores as an application has; every part of a latest state is large to it."""
 
 
 def run_latest_job(
@@ -44,11 +44,14 @@ def run_latest_job(
     plan = read_job_document(UpdatePlan, uri, sha256)
     secrets = load_secrets(job[job.index("--secrets") + 1] if "--secrets" in job else None)
     budget = TaskBudget(settings.engine.memory_bytes, settings.engine.threads, settings.engine.spill_folder)
-    results = [
-        run_update_unit(_send(unit), budget, partial(TaskRows, secrets=secrets), compute_partition_facts)
-        for unit in build_update_units(uri, plan)
-    ]
-    return _report(write_update_outcome(uri, plan, results), plans)
+    judge = LatestJudge()
+
+    def run(units: Sequence[WorkUnit]) -> list[dict[str, Any]]:
+        return [
+            run_update_unit(_send(unit), budget, partial(TaskRows, secrets=secrets), judge) for unit in reversed(units)
+        ]
+
+    return _report(carry_out_update_plan(uri, plan, run, judge, cores=CORES, giant_bytes=1), plans)
 
 
 def run_scrub_job(
@@ -91,7 +94,7 @@ def run_read_job(
             run_read_unit(unit, budget)
         return [run_read_unit(unit, budget) for unit in reversed(units)]
 
-    return _report(carry_out_read_plan(uri, plan, run, cores=READ_CORES, giant_bytes=1), plans)
+    return _report(carry_out_read_plan(uri, plan, run, cores=CORES, giant_bytes=1), plans)
 
 
 def _report(outcome: PlanOutcome, plans: Sequence[PlanReference]) -> JobOutcome:
@@ -103,11 +106,10 @@ def _report(outcome: PlanOutcome, plans: Sequence[PlanReference]) -> JobOutcome:
     return JobOutcome(0, digests={reference.plan_id: outcome.sha256})
 
 
-def _send(unit: UpdateUnit) -> UpdateUnit:
+def _send(unit: WorkUnit) -> UpdateUnit:
     """A task gets a copy."""
-    assert unit.update is not None
-    update = documents.load_json(UpdatePlan, documents.dump_json(unit.update))
-    return UpdateUnit(unit.plan_uri, unit.topic, unit.partition, unit.size_bytes, None, update)
+    sent: UpdateUnit = pickle.loads(pickle.dumps(unit))
+    return sent
 
 
 def prefer_tasks(world: World) -> World:

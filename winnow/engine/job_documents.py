@@ -1,8 +1,12 @@
-"""Plans of jobs that are used once, and their results: JSON documents in the staging area, beside each other."""
+"""Plans of jobs that are used once, and their results: JSON documents in the staging area, beside each other.
+
+What their tasks list for other tasks lies there, too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import uuid
 from typing import TypeVar
 
 from winnow.errors import PlanVoidError, WinnowError
@@ -22,6 +26,11 @@ def locate_job_plan(staging: str, job: str, plan_id: str) -> str:
 def locate_job_result(plan_document_uri: str) -> str:
     """Return the URI of the result, beside its plan."""
     return f"{plan_document_uri.removesuffix('.json')}.result.json"
+
+
+def locate_job_survivors(plan_document_uri: str, partition: int) -> str:
+    """Return a URI, beside the plan, for offsets of a partition that one attempt of a task lists for others."""
+    return f"{plan_document_uri.removesuffix('.json')}.survivors-{partition:06}.{uuid.uuid4().hex}"
 
 
 def write_job_document(uri: str, document: object) -> str:

@@ -12,6 +12,7 @@ from typing import Final
 
 from winnow.clock import DAY_MS
 from winnow.engine.job_documents import locate_job_plan, remove_job_documents, write_job_document
+from winnow.engine.latest_plans import LATEST_JOB
 from winnow.engine.read_plans import READ_JOB, locate_read_files
 from winnow.errors import WinnowError
 from winnow.files import storage
@@ -55,10 +56,18 @@ def write_job_note(staging: str, note: JobNote) -> None:
 
 
 def end_job(staging: str, note: JobNote) -> None:
-    """Remove a job's plan and result, and then its note, unless it has staged files."""
+    """Remove a job's plan, its result and what tasks listed for others, and then its note.
+
+    A note stays where it has staged files, or had lists: tasks may outlive their application and leave another.
+    """
     plan = locate_job_plan(staging, note.job, note.plan_id)
     remove_job_documents(plan)
-    if note.job != READ_JOB or not storage.list_files(locate_read_files(staging, note.topic, note.plan_id)):
+    lists = []
+    if note.job == LATEST_JOB:
+        lists = [entry.uri for entry in _list_named(staging, note)[0]]
+        storage.delete_unreferenced(lists, below=staging)
+    is_read = note.job == READ_JOB and storage.list_files(locate_read_files(staging, note.topic, note.plan_id))
+    if not lists and not is_read:
         storage.sync_deletions([plan])
         storage.delete_unreferenced([_locate_note(staging, note)], below=staging)
 

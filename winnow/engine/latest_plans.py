@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from winnow.engine.key_changes import LogExtent
 from winnow.engine.latest_rows import find_root
@@ -11,6 +12,9 @@ from winnow.engine.strategy_diff import RecordOrder
 from winnow.files import storage
 from winnow.values.model import PartitionPlan, Segment
 from winnow.values.row_shape import TypedRows
+
+LATEST_JOB: Final = "latest"
+"""The program, below jobs/, that carries out updates; its tasks' lists of offsets lie beside its plans."""
 
 
 @dataclass(frozen=True, slots=True)

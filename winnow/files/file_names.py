@@ -59,7 +59,9 @@ _STAGED: Final = re.compile(rf"(?P<attempt>{_PART})/{_or_draft('(?:manifest|fact
 _STAGED_PLAN: Final = re.compile(_or_draft("plan[.]json"))
 _READING: Final = re.compile(rf"[A-Za-z0-9._-]+@{_HEX}/(?:part-\d{{6,}}\.parquet|survivors-\d{{6,}})\.{_HEX}")
 _JOB_NOTE: Final = re.compile(rf"[A-Za-z0-9._-]*@[a-z]+@{_HEX}(?:-\d+)?\.json")
-_JOB_DOCUMENT: Final = re.compile(_or_draft(rf"{_HEX}(?:-\d+)?(?:[.]result)?[.]json"))
+_JOB_DOCUMENT: Final = re.compile(
+    _or_draft(rf"{_HEX}(?:-\d+)?(?:[.]result)?[.]json") + rf"|{_HEX}[.]survivors-\d{{6,}}[.]{_HEX}"
+)
 _OF_TABLE: Final = re.compile(rf"{_METADATA.pattern}|{_DOCUMENTS}")
 
 
@@ -163,5 +165,5 @@ def is_job_note(path: str) -> bool:
 
 
 def is_job_document(path: str, plan_id: str) -> bool:
-    """Check whether a job for one call names the plan ``plan_id``, or its result, so below its folder there."""
+    """Check whether a job for one call names the plan ``plan_id``, its result or its tasks' lists so in its folder."""
     return _JOB_DOCUMENT.fullmatch(path) is not None and path.removeprefix(".").startswith(f"{plan_id}.")

@@ -33,7 +33,8 @@ class LatestPartition:
     ``rows``: its files. ``segments``: those of the log in [``start_offset``, ``end_offset``). ``strategy`` and
     ``header``: how winners are chosen. ``error_column_id``: field id of the column that says why a row was not decoded.
     ``drops_rows``: whether a record may be no row, so that a missing one is no fault. ``max_undecoded_ratio``: the
-    share of rows that may be undecoded.
+    part of rows that may be undecoded. ``share``, of ``shares``: the keys that are looked at, by their hash; rows that
+    are of no key are looked at with the first share.
     """
 
     partition: int
@@ -46,11 +47,13 @@ class LatestPartition:
     error_column_id: int
     drops_rows: bool = False
     max_undecoded_ratio: float = 0.0
+    share: int = 0
+    shares: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class LatestFacts:
-    """What was found. Zero in a sound result but for the counts of rows.
+    """What was found in one share. Zero in a sound result but for the counts of rows, and what is judged of all shares.
 
     ``rows_missing``: greatest records that are no tombstones and not there. ``rows_stray``: rows of other records.
     ``rows_doubled``: further rows of one record. ``rows_unaccounted``: difference to what the manifest would say.
@@ -79,20 +82,47 @@ def compute_latest_facts(
         DamagedSegmentError: a segment is not what was written.
         ValidationBrokenError: a check could not be carried out.
     """
-    return [_compute_facts(topic, partition, budget) for partition in partitions]
+    judge = LatestJudge()
+    return [
+        judge.merge([_compute_facts(topic, partition, budget)], partition.max_undecoded_ratio)
+        for partition in partitions
+    ]
 
 
-def compute_partition_facts(topic: str, described: dict[str, Any], budget: TaskBudget) -> dict[str, int | str]:
-    """Compute the row of one partition, whose fields are those of :class:`LatestPartition`; raises the same."""
-    return _compute_facts(topic, LatestPartition(**described), budget)
+@dataclass(frozen=True, slots=True)
+class LatestJudge:
+    """Judges a partition in tasks, whole or by shares of its keys."""
+
+    def compute(self, topic: str, described: dict[str, Any], budget: TaskBudget) -> dict[str, int | str]:
+        """Compute the row of one share, whose fields are those of :class:`LatestPartition`.
+
+        Raises:
+            DamagedSegmentError, ValidationBrokenError: as :func:`compute_latest_facts`.
+        """
+        return _compute_facts(topic, LatestPartition(**described), budget)
+
+    def merge(self, facts: Sequence[dict[str, int | str]], max_undecoded_ratio: float) -> dict[str, int | str]:
+        """Merge the rows of all shares of one partition."""
+        merged = {name: sum(int(each[name]) for each in facts) for name in _COUNTS}
+        above = merged["rows_not_decoded"] > merged["rows"] * max_undecoded_ratio
+        first = sorted(int(place) for each in facts for place in str(each["first_not_decoded"]).split(", ") if place)
+        return {
+            **merged,
+            "partition": facts[0]["partition"],
+            "rows_unaccounted": abs(merged["rows_unaccounted"]),
+            "rows_not_decoded_above_limit": merged["rows_not_decoded"] if above else 0,
+            "first_not_decoded": ", ".join(map(str, first[:FIRST_OFFSETS])),
+        }
 
 
 def _compute_facts(topic: str, partition: LatestPartition, budget: TaskBudget) -> dict[str, int | str]:
     import duckdb
 
     columns = {"key", "offset", "value", *_ORDERING[partition.strategy]}
-    check_before_duckdb(topic, partition.segments, columns, after=NOTHING_UPDATED)
-    check_before_duckdb(topic, partition.rows, _ROW_COLUMNS, after=NOTHING_UPDATED)
+    # All shares together check all files.
+    part = slice(partition.share, None, partition.shares)
+    check_before_duckdb(topic, partition.segments[part], columns, after=NOTHING_UPDATED)
+    check_before_duckdb(topic, partition.rows[part], _ROW_COLUMNS, after=NOTHING_UPDATED)
     try:
         with open_connection(
             memory_limit_bytes=budget.memory_limit_bytes,
@@ -110,6 +140,15 @@ def _compute_facts(topic: str, partition: LatestPartition, budget: TaskBudget) -
         ) from None
 
 
+_COUNTS: Final = (
+    "rows",
+    "rows_missing",
+    "rows_stray",
+    "rows_doubled",
+    "rows_beyond_end",
+    "rows_unaccounted",
+    "rows_not_decoded",
+)
 _ROW_COLUMNS: Final = (SystemColumn.OFFSET.value, SystemColumn.ERROR.value)
 _ORDERING: Final = {Strategy.OFFSET: (), Strategy.TIMESTAMP: ("timestamp",), Strategy.HEADER: ("headers",)}
 
@@ -132,6 +171,7 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
     )
     assert counts is not None
     rows, missing, stray, doubled, beyond, not_decoded, first = counts
+    noted = 0 if partition.share else sum(segment.records for segment in partition.rows)
     return LatestFacts(
         partition.partition,
         rows,
@@ -139,9 +179,9 @@ def _compute(connection: duckdb.DuckDBPyConnection, partition: LatestPartition) 
         stray,
         doubled,
         beyond,
-        abs(sum(segment.records for segment in partition.rows) - rows),
+        noted - rows,
         not_decoded,
-        not_decoded if not_decoded > rows * partition.max_undecoded_ratio else 0,
+        0,
         first or "",
     )
 
@@ -156,6 +196,11 @@ def _create_shown(connection: duckdb.DuckDBPyConnection, partition: LatestPartit
             f"{partition.error_column_id}: {{name: 'problem', type: 'VARCHAR', default_value: NULL}}}}"
         )
         source = f"read_parquet({files}, schema = {columns})"
+    if partition.shares > 1:
+        join, comparison = ("SEMI", "=") if partition.share else ("ANTI", "<>")
+        log = f"read_parquet({quote_file_list(segment.path for segment in partition.segments)})"
+        places = f'SELECT "offset" AS place FROM {log} WHERE {_build_condition(partition, comparison)}'
+        source += f" AS held {join} JOIN ({places}) AS log USING (place)"
     connection.execute(f"CREATE TEMP TABLE shown AS SELECT place, problem FROM {source}")
 
 
@@ -164,7 +209,7 @@ def _create_wanted(connection: duckdb.DuckDBPyConnection, partition: LatestParti
     if not partition.segments:
         connection.execute("CREATE TEMP TABLE wanted (place BIGINT)")
         return
-    readable = f'"offset" >= {partition.start_offset} AND "offset" < {partition.end_offset} AND key IS NOT NULL'
+    readable = _build_condition(partition)
     files = quote_file_list(segment.path for segment in partition.segments)
     version = _build_version_sql(partition.strategy, partition.header)
     greatest = 'max("offset")'
@@ -176,6 +221,15 @@ def _create_wanted(connection: duckdb.DuckDBPyConnection, partition: LatestParti
     if with_tombstones:
         tombstones = f"read_parquet({quote_file_list(with_tombstones)}) WHERE {readable} AND value IS NULL"
         connection.execute(f'DELETE FROM wanted WHERE place IN (SELECT "offset" FROM {tombstones})')
+
+
+def _build_condition(partition: LatestPartition, comparison: str = "=") -> str:
+    """Build the SQL condition that a record has a key that is looked at; with ``<>``: one of another share."""
+    readable = f'"offset" >= {partition.start_offset} AND "offset" < {partition.end_offset} AND key IS NOT NULL'
+    if partition.shares == 1:
+        return readable
+    # Not the hash by which DuckDB divides keys itself: a share's would crowd into a part of its table.
+    return f"{readable} AND hash(key, 1) % {partition.shares} {comparison} {partition.share}"
 
 
 def _build_version_sql(strategy: Strategy, header: str | None) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final, NoReturn
 from winnow.engine.events import PlanFailure
 from winnow.engine.job_notes import JobNote
 from winnow.engine.latest_plans import (
+    LATEST_JOB,
     PartitionUpdatePlan,
     PartitionUpdateResult,
     UpdatePlan,
@@ -34,8 +35,6 @@ from winnow.pipeline.topics.topic_view import TopicView
 from winnow.quality.latest_facts import NOTHING_UPDATED
 from winnow.schemas.row_task import RowSecrets, decode_types
 
-JOB_NAME: Final = "latest"
-"""The program, below jobs/, that carries out updates."""
 MAXIMUM_APPLICATIONS: Final = 4
 """Maximum applications of one update: what a partition needs is known after its first."""
 
@@ -97,7 +96,7 @@ class SparkUpdate:
         with ExitStack() as stack:
             result = run_plan_job(
                 self.installation.settings,
-                JobNote(JOB_NAME, plan.topic, plan.plan_id, self.installation.now_ms()),
+                JobNote(LATEST_JOB, plan.topic, plan.plan_id, self.installation.now_ms()),
                 plan,
                 UpdateResult,
                 title=f"winnow latest {plan.topic}",
