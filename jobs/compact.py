@@ -13,7 +13,6 @@ from __future__ import annotations
 import sys
 
 from winnow.engine import spark_program
-from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -21,13 +20,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = spark_program.build_parser(__doc__)
     parser.add_argument("plans", nargs="+", metavar="PLAN", help="plans to carry out: URI#sha256=DIGEST, or URI alone")
     parser.add_argument("--attempt", required=True, help="name of this attempt; new files rest below it")
-    parser.add_argument(
-        "--giant-bytes",
-        type=int,
-        default=DEFAULT_GIANT_BYTES,
-        metavar="BYTES",
-        help="partitions from this size on may be cut",
-    )
     options = parser.parse_args(arguments)
     spark_program.prefer_installed_pyspark()
     from winnow.engine.compaction_job import run_plans

@@ -36,6 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
                 judge=LatestJudge(),
                 budget=TaskBudget(options.memory, options.threads, options.spill),
                 maximum_tasks=options.tasks,
+                giant_bytes=options.giant_bytes,
             )
         ]
     )

@@ -25,7 +25,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     budget = TaskBudget(options.memory, options.threads, options.spill)
     return spark_program.run_and_report(
-        lambda: [run_read_plan(options.plan, budget=budget, maximum_tasks=options.tasks)]
+        lambda: [
+            run_read_plan(options.plan, budget=budget, maximum_tasks=options.tasks, giant_bytes=options.giant_bytes)
+        ]
     )
 
 

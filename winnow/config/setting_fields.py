@@ -149,9 +149,9 @@ class EngineSettings(_Frozen):
         example='bytes_per_second = "50MB"',
     )
     giant_bytes: SizeBytes = describe_setting(
-        "Minimum size of a topic partition that may be split over several tasks: bytes, or a size like `512MB`. One "
-        "is split only if cores of its Spark application would be idle otherwise, and never when "
-        "`engine.bytes_per_second` is set.",
+        "Minimum size of a topic partition that may be split over several tasks, by a compaction or where its latest "
+        "state is written: bytes, or a size like `512MB`. One is split only if cores of its Spark application would be "
+        "idle otherwise, by a compaction never when `engine.bytes_per_second` is set.",
         default=2**29,
     )
 

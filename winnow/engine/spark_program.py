@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from winnow.engine.events import PlanOutcome, describe_error, emit_event, emit_outcomes
+from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 from winnow.errors import WinnowError, find_worst_exit_code
 
 _ZIP_NAMES = re.compile(r"(pyspark|py4j-.*-src)\.zip")
@@ -64,6 +65,13 @@ def build_parser(description: str | None) -> argparse.ArgumentParser:
     made.add_argument("--threads", type=int, default=1, help="threads of one task's engine")
     made.add_argument("--spill", metavar="FOLDER", help="folder for spilling; default: Spark's local folders")
     made.add_argument("--tasks", type=int, metavar="N", help="maximum tasks at a time; default: one per core")
+    made.add_argument(
+        "--giant-bytes",
+        type=int,
+        default=DEFAULT_GIANT_BYTES,
+        metavar="BYTES",
+        help="partitions from this size on may be cut, where the program cuts any",
+    )
     made.add_argument(
         "--bytes-per-second",
         type=float,

@@ -24,8 +24,7 @@ JOB_NAME = "compact"
 
 def build_job_arguments(settings: Settings, plans: Sequence[PlanReference], attempt: str) -> list[str]:
     """Build the arguments of the job: references only. Credentials come from environment or instance role."""
-    giant_bytes = str(settings.engine.giant_bytes)
-    options = ["--attempt", attempt, *build_engine_arguments(settings), "--giant-bytes", giant_bytes]
+    options = ["--attempt", attempt, *build_engine_arguments(settings)]
     return [*options, *[staging.format_plan_argument(plan.uri, plan.sha256) for plan in plans]]
 
 

@@ -104,6 +104,8 @@ def build_engine_arguments(settings: Settings) -> list[str]:
         str(engine.memory_bytes),
         "--threads",
         str(engine.threads),
+        "--giant-bytes",
+        str(engine.giant_bytes),
         *([] if is_remote else ["--spill", engine.spill_folder]),
         *(["--tasks", str(engine.tasks)] if engine.tasks is not None else []),
         *(["--bytes-per-second", str(engine.bytes_per_second)] if engine.bytes_per_second is not None else []),
