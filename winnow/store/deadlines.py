@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from sqlalchemy import ColumnElement, Index, and_, case, delete, exists, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Index, and_, case, delete, exists, func, literal, select, tuple_
 from sqlalchemy.orm import Session
 
 from winnow.clock import DAY_MS
@@ -41,7 +43,8 @@ class DeadlineTable(tables.Base, of=MissedDeadline, key=[*tables.PARTITION, "dea
     """
 
     __tablename__ = "winnow_deadline"
-    __table_args__ = (Index(None, "deadline_ms"),)
+    # The history is read by when its deadlines were settled, and what waits at once.
+    __table_args__ = (Index(None, "settled_at_ms", "deadline_ms"),)
 
 
 def read_deadlines(session: Session, topics: Sequence[str]) -> dict[tuple[str, int], tuple[int, int]]:
@@ -105,33 +108,37 @@ class Deadlines(StorePart):
         The day is that of the deadline, or that of the compaction if it came earlier. Days without either are left out.
         """
         row = DeadlineTable
-        missed = _is_missed(now_ms, grace_ms)
         at_ms = case((row.settled_at_ms < row.deadline_ms, row.settled_at_ms), else_=row.deadline_ms)
-        kept = and_(row.settled_at_ms.is_not(None), row.settled_at_ms <= row.deadline_ms + grace_ms)
-        day = (at_ms // DAY_MS).label("day")
-        counted = (
-            select(day, func.sum(case((kept, 1), else_=0)), func.sum(case((missed, 1), else_=0)))
-            .where(at_ms >= since_ms, row.deadline_ms >= since_ms)
-            .group_by(day)
-            .order_by(day)
+        is_kept = row.settled_at_ms <= row.deadline_ms + grace_ms
+        settled = (
+            select((at_ms // DAY_MS).label("day"), func.sum(case((is_kept, 1), else_=0)), func.count())
+            # The first says nothing that the others do not; the index begins with it.
+            .where(row.settled_at_ms >= since_ms, at_ms >= since_ms, row.deadline_ms >= since_ms)
+            .group_by("day")
         )
+        waiting = select((row.deadline_ms // DAY_MS).label("day"), literal(0), func.count()).group_by("day")
+        waiting = waiting.where(row.deadline_ms >= since_ms, _is_missed_and_waits(now_ms, grace_ms))
         if topic is not None:
-            counted = counted.where(row.topic == topic)
+            settled, waiting = settled.where(row.topic == topic), waiting.where(row.topic == topic)
+        kept: Counter[int] = Counter()
+        missed: Counter[int] = Counter()
         with self._database.reading() as session:
-            days = session.execute(counted)
-            return [DeadlineDay(number * DAY_MS, int(kept), int(late)) for number, kept, late in days]
+            for day, of_kept, all_of_day in chain(session.execute(settled), session.execute(waiting)):
+                kept[day] += int(of_kept)
+                missed[day] += int(all_of_day) - int(of_kept)
+        return [DeadlineDay(day * DAY_MS, kept[day], missed[day]) for day in sorted(missed)]
 
     def list_missed(self, since_ms: int, now_ms: int, *, grace_ms: int, limit: int) -> list[MissedDeadline]:
         """List missed deadlines since ``since_ms``: those that still wait first, and within that the oldest."""
         row = DeadlineTable
-        statement = (
-            select(row.topic, row.partition, row.deadline_ms, row.settled_at_ms)
-            .where(row.deadline_ms >= since_ms, _is_missed(now_ms, grace_ms))
-            .order_by(row.settled_at_ms.is_not(None), row.deadline_ms, row.topic, row.partition)
-            .limit(limit)
-        )
+        listed = select(row.topic, row.partition, row.deadline_ms, row.settled_at_ms).where(row.deadline_ms >= since_ms)
+        listed = listed.order_by(row.deadline_ms, row.topic, row.partition)
+        late = and_(row.settled_at_ms >= since_ms, row.settled_at_ms > row.deadline_ms + grace_ms)
         with self._database.reading() as session:
-            return [MissedDeadline(*missed) for missed in session.execute(statement)]
+            missed = session.execute(listed.where(_is_missed_and_waits(now_ms, grace_ms)).limit(limit)).all()
+            if len(missed) < limit:
+                missed = [*missed, *session.execute(listed.where(late).limit(limit - len(missed)))]
+        return [MissedDeadline(*each) for each in missed]
 
 
 _IS_PAUSED: Final = exists().where(
@@ -139,7 +146,6 @@ _IS_PAUSED: Final = exists().where(
 )
 
 
-def _is_missed(now_ms: int, grace_ms: int) -> ColumnElement[bool]:
+def _is_missed_and_waits(now_ms: int, grace_ms: int) -> ColumnElement[bool]:
     row = DeadlineTable
-    waits = and_(row.settled_at_ms.is_(None), row.deadline_ms + grace_ms < now_ms, ~_IS_PAUSED)
-    return or_(waits, row.settled_at_ms > row.deadline_ms + grace_ms)
+    return and_(row.settled_at_ms.is_(None), row.deadline_ms < now_ms - grace_ms, ~_IS_PAUSED)
