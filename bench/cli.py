@@ -76,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     typed = commands.add_parser("typed", help="how a table of Avro values is built, beside a plain Spark job")
     typed.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
     typed.add_argument("--keys", type=int, metavar="N", help="keys of the topic; default: by size")
+    typed.add_argument("--partitions", type=int, default=2, metavar="N", help="partitions of the topic; default: 2")
     typed.add_argument("--ways", default="", metavar="A;B", help="only these, separated by semicolons")
     kafka = commands.add_parser("kafka", help="how a Kafka topic goes in, beside Spark's own copy of it")
     kafka.add_argument("size", nargs="?", default="12m", choices=sorted(SIZES), help="default: 12m")
@@ -229,10 +230,11 @@ def _archives(given: argparse.Namespace, shown: ProgressPrinter) -> int:
 
 
 def _typed(given: argparse.Namespace, shown: ProgressPrinter) -> int:
-    from bench.typed_tables import run_typed_tables
+    from bench.typed_tables import KEYS, run_typed_tables
 
     ways = [way.strip() for way in given.ways.split(";") if way.strip()]
-    runs = run_typed_tables(get_bench_folder(), given.size, given.keys, ways, shown.say)
+    keys = given.keys or KEYS[given.size]
+    runs = run_typed_tables(get_bench_folder(), keys, given.partitions, ways, shown.say)
     return 1 if any(run.note for run in runs) else 0
 
 

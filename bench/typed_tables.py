@@ -23,7 +23,10 @@ from bench.workloads import BASE_MS
 
 KEYS = {"small": 100_000, "12m": 3_000_000, "large": 48_000_000}
 """Keys of the topic, by size; each has two records."""
-PARTITIONS = 2
+SEGMENT_BYTES = 64 << 20
+"""Tasks divide a partition between its segments."""
+GIANT_BYTES = 200_000_000
+"""From this size on they do."""
 TOPIC = "customers"
 WAYS = ("bytes", "typed", "typed and sorted", "typed on Spark, 1 core", "typed on Spark, 2 cores", "plain Spark")
 SCHEMA: dict[str, Any] = {
@@ -59,16 +62,15 @@ class TypedRun:
 
 
 def run_typed_tables(
-    folder: Path, size: str, keys: int | None, ways: list[str], report: Callable[[str], None]
+    folder: Path, count: int, partitions: int, ways: list[str], report: Callable[[str], None]
 ) -> list[TypedRun]:
-    """Measure every way once; the log is made once."""
-    count = keys or KEYS[size]
+    """Measure every way once with ``count`` keys; the log is made once."""
     base = folder / "typed"
-    home, pristine = base / "home", base / f"pristine-{count}"
+    home, pristine = base / "home", base / f"pristine-{count}-{partitions}"
     if not pristine.is_dir():
         report(f"making a log of {2 * count:,} records")
         shutil.rmtree(home, ignore_errors=True)
-        _make_log(base, home, count)
+        _make_log(base, home, count, partitions)
         replace_tree(home, pristine)
     runs = []
     for way in ways or WAYS:
@@ -79,16 +81,17 @@ def run_typed_tables(
     return runs
 
 
-def _make_log(base: Path, home: Path, keys: int) -> None:
+def _make_log(base: Path, home: Path, keys: int, partitions: int) -> None:
     from winnow.pipeline.topics.definition import create_topic
 
     home.mkdir(parents=True)
     with open_home(home) as installation:
-        create_topic(installation, TOPIC, PARTITIONS, {"winnow.latest.table": "true"})
+        config = {"winnow.latest.table": "true", "segment.bytes": str(SEGMENT_BYTES)}
+        create_topic(installation, TOPIC, partitions, config)
     archive = base / "archive"
     shutil.rmtree(archive, ignore_errors=True)
     archive.mkdir()
-    _write_archive(archive, keys)
+    _write_archive(archive, keys, partitions)
     command = [
         sys.executable,
         "-m",
@@ -107,13 +110,13 @@ def _make_log(base: Path, home: Path, keys: int) -> None:
     shutil.rmtree(archive)
 
 
-def _write_archive(folder: Path, keys: int) -> None:
+def _write_archive(folder: Path, keys: int, partitions: int) -> None:
     """Write Parquet files as Spark's Kafka source gives them, two records of each key."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    each = keys // PARTITIONS
-    for partition in range(PARTITIONS):
+    each = keys // partitions
+    for partition in range(partitions):
         for first in range(0, 2 * each, _ARCHIVE_RECORDS):
             offsets = range(first, min(2 * each, first + _ARCHIVE_RECORDS))
             numbers = [partition * each + offset * 7919 % each for offset in offsets]
@@ -162,7 +165,7 @@ def _measure(base: Path, home: Path, way: str, keys: int) -> TypedRun:
             if way == "typed and sorted":
                 config["winnow.latest.sort_by"] = _ORDER
             set_config(log, {"winnow.key.format": "string", **config}, [])
-    environment = build_environment(home)
+    environment = build_environment(home, ENGINE__GIANT_BYTES=str(GIANT_BYTES))
     if way == "plain Spark":
         request = base / "request.json"
         paths = [segment.path for segment in segments]
