@@ -179,11 +179,18 @@ def _select_dearest(since_ms: int) -> Select[Any]:
 
 def _select_longest(since_ms: int) -> Select[Any]:
     """Of each Spark application the run that took longest, with the number of its runs."""
-    run, written = tables.RunTable, _select_applications().subquery()
+    run, plan, job = tables.RunTable, SparkJobPlan, SparkJobTable
+    # Looked up for each run that is listed: a join would read the whole history of applications.
+    wrote = (
+        select(func.max(plan.job_id))
+        .join(job, job.job_id == plan.job_id)
+        .where(plan.plan_id == _ROW.plan_id, job.attempt == run.attempt)
+        .correlate(_ROW, run)
+        .scalar_subquery()
+    )
     listed = (
-        select(*_SHOWN, func.coalesce(written.c.job_id, _ROW.plan_id).label("application"))
+        select(*_SHOWN, func.coalesce(wrote, _ROW.plan_id).label("application"))
         .outerjoin(run, run.plan_id == _ROW.plan_id)
-        .outerjoin(written, written.c.plan_id == _ROW.plan_id)
         .where(_ROW.finished_at_ms >= since_ms)
         .subquery()
     )
@@ -194,17 +201,6 @@ def _select_longest(since_ms: int) -> Select[Any]:
     ranked = select(*shown, runs, place).subquery()
     order = (func.coalesce(ranked.c.duration_ms, -1).desc(), ranked.c.finished_at_ms.desc(), ranked.c.plan_id)
     return select(*list(ranked.c)[:-1]).where(ranked.c.place == 1).order_by(*order)
-
-
-def _select_applications() -> Select[Any]:
-    """Select for each plan the Spark application that wrote what its run published."""
-    plan, job, run = SparkJobPlan, SparkJobTable, tables.RunTable
-    return (
-        select(plan.plan_id, func.max(plan.job_id).label("job_id"))
-        .join(job, job.job_id == plan.job_id)
-        .join(run, (run.plan_id == plan.plan_id) & (run.attempt == job.attempt))
-        .group_by(plan.plan_id)
-    )
 
 
 def _make_day(row: tuple[Any, ...]) -> DayFigures:
