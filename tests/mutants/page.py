@@ -118,7 +118,7 @@ PAGE = (
     .changes("lake_summary._sum_topics", set_keyword("topics_unestimated", "0"))
     .caught_by("test_overview_sums_up_topics_and_counts_their_states"),
     Mutant("application-counted-by-topic", "each run of one Spark application is one of the longest")
-    .changes("receipt_figures._select_longest", replace("func.coalesce(written.c.job_id, A)", "A"))
+    .changes("receipt_figures._select_longest", replace("func.coalesce(wrote, A)", "A"))
     .caught_by("test_runs_of_one_spark_application_are_one_of_the_longest"),
     Mutant("half-a-byte", "a unit that gives no whole number is rounded down")
     .changes("convert_unit", return_value("str(count)", "rest"))
