@@ -242,7 +242,8 @@ def run_update_unit(unit: WorkUnit, budget: TaskBudget, open_rows: OpenRows, jud
     result: Result = {"partition": part.partition}
     try:
         if unit.written is not None:
-            result["facts"] = _judge(unit, plan, budget, open_rows, judge)
+            assert plan.typed is not None
+            result["facts"] = _judge(unit, plan, budget, judge, drops_rows=open_rows(plan.typed).drops_rows)
         elif unit.share is not None:
             uri = locate_job_survivors(unit.plan_uri, part.partition)
             below = unit.plan_uri.rsplit("/", 2)[0]
@@ -278,7 +279,8 @@ def update_part(
             facts = None
             if unit.group is None and (update.added or update.removed):
                 whole = replace(unit, written=update)
-                facts = judge.merge([_judge(whole, plan, budget, open_rows, judge)], plan.max_undecoded_ratio)
+                found = _judge(whole, plan, budget, judge, drops_rows=rows.drops_rows)
+                facts = judge.merge([found], plan.max_undecoded_ratio)
             return PartitionUpdateResult(partition, update, rows.rows_not_decoded, facts)
     rows = open_rows(plan.typed)
     _write(unit, plan, budget, TypedForm(rows.convert, rows.get_schema, learn=rows.learn))
@@ -293,10 +295,8 @@ def _write(unit: UpdateUnit, plan: UpdatePlan, budget: TaskBudget, form: RecordF
     return PartitionUpdate(added, rows_inserted=sum(segment.records for segment in added))
 
 
-def _judge(unit: UpdateUnit, plan: UpdatePlan, budget: TaskBudget, open_rows: OpenRows, judge: RowJudge) -> Facts:
-    assert plan.typed is not None
+def _judge(unit: UpdateUnit, plan: UpdatePlan, budget: TaskBudget, judge: RowJudge, *, drops_rows: bool) -> Facts:
     assert unit.written is not None
-    drops_rows = open_rows(plan.typed).drops_rows
     described = describe_rows(plan, unit.part, unit.written, unit.share, drops_rows=drops_rows)
     return judge.compute(plan.topic, described, budget)
 
