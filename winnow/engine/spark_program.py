@@ -15,7 +15,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from winnow.engine.events import PlanOutcome, describe_error, emit_event, emit_outcomes
-from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
 from winnow.errors import WinnowError, find_worst_exit_code
 
 _ZIP_NAMES = re.compile(r"(pyspark|py4j-.*-src)\.zip")
@@ -60,6 +59,9 @@ def _has_py4j(folders: Sequence[str]) -> bool:
 
 def build_parser(description: str | None) -> argparse.ArgumentParser:
     """Return a parser with the arguments that every program has: what its tasks may use."""
+    # Executors import this module, too, and doctor tells what they lack.
+    from winnow.engine.task_planning import DEFAULT_GIANT_BYTES
+
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--memory", type=int, default=1 << 30, metavar="BYTES", help="memory limit of one task's engine")
     made.add_argument("--threads", type=int, default=1, help="threads of one task's engine")
