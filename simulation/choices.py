@@ -55,6 +55,9 @@ STEP_SHARES: Final = (0.8, 0.3)
 """Probability that a history has a step, for each of two sorts of histories."""
 ALWAYS: Final = ("ingest", "compact")
 """Steps without which nothing happens."""
+AFTER_A_LOSS: Final[Mapping[str, int]] = {"back-up": 4, "erase": 2, "restore-backup": 4}
+"""How much more often steps begin where a lake can be lost: nothing is lost without a backup of it, and what was erased
+since must stay away."""
 REMEDIES: Final[Mapping[type[BaseException], tuple[str, ...]]] = {
     DeletedTopicError: ("restore-topic",),
     UnknownTopicError: ("create-topic", "recover", "restore-backup"),
@@ -138,6 +141,8 @@ class RandomChoices:
         self._steps |= {name: steps[name] for name in ALWAYS}
         self._length = length
         self._faults = _choose_faults(self._random)
+        if FaultKind.LOST_LAKE in self._faults:
+            self._steps |= {name: weight for name in AFTER_A_LOSS if (weight := AFTER_A_LOSS[name] * steps[name])}
         self._is_skewed = self._random.random() < 0.5
         self._pace_ms = self._random.choice((ADVANCES_MS[:2], ADVANCES_MS[:3], ADVANCES_MS))
         self._remedies: list[str] = []

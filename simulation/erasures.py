@@ -16,12 +16,11 @@ RecordId = tuple[int, int]
 
 @dataclass
 class Erasure:
-    """Keys that were erased, by ``process``. ``ends``: the log end of each partition then, or the lowest since."""
+    """Keys that were erased. ``ends``: the log end of each partition then, or the lowest since."""
 
     keys: frozenset[bytes]
     at_ms: int
     ends: dict[int, int]
-    process: str
     with_tombstone: bool = False
 
     def is_old(self, record: SourceRecord) -> bool:
@@ -57,7 +56,7 @@ class ErasedKeys:
     def erase(self, process: str, at_ms: int, ends: Mapping[int, int], places: Collection[RecordId]) -> None:
         """Note that ``process`` erased its keys at ``at_ms``, of which records were at ``places``."""
         request = self.requests[process]
-        erasure = Erasure(request.keys, at_ms, dict(ends), process, request.with_tombstone)
+        erasure = Erasure(request.keys, at_ms, dict(ends), request.with_tombstone)
         self._all.append(erasure)
         self._counting |= dict.fromkeys(request.keys, replace(erasure))
         self.places |= set(places)
@@ -77,10 +76,13 @@ class ErasedKeys:
         erasure = self._counting.get(record.key) if record.key is not None else None
         return erasure is not None and erasure.is_old(record)
 
-    def must_stay_away(self, record: SourceRecord, processes: Collection[str]) -> bool:
-        """Whether a record of an older state was erased by one of ``processes``, and may not come back with it."""
+    def must_stay_away(self, record: SourceRecord) -> bool:
+        """Whether a record of an older state was erased by a commit, whatever became of its process, and may not come.
+
+        The register has an erasure before its commit.
+        """
         erasure = self._counting.get(record.key) if record.key is not None else None
-        if erasure is None or erasure.process not in processes or not erasure.is_old(record):
+        if erasure is None or not erasure.is_old(record):
             return False
         return record.value is not None or not erasure.with_tombstone
 

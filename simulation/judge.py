@@ -86,7 +86,6 @@ class Judge:
         self._deleted_at_ms: int | None = None
         self._store_was_older = False
         self._head_is_foreign = False
-        self._ended_erasures: set[str] = set()
         self._releasing: set[str] = set()
         self._tags: dict[str, int] = {}
         self._lost: Judge | None = None
@@ -172,7 +171,7 @@ class Judge:
         new._reader = TableReader(self._reader.originals)
         new._expected, new._undoing, new._taking_back = lost._expected, lost._undoing, lost._taking_back
         new._removing, new._deletable, new._graces_ms = lost._removing, lost._deletable, lost._graces_ms
-        new._delete_retentions_ms, new._ended_erasures = lost._delete_retentions_ms, lost._ended_erasures
+        new._delete_retentions_ms = lost._delete_retentions_ms
         new._erasures.requests = lost._erasures.requests
         new._superseded, new._erased_files, new._tags, new._metadata = [], {}, {}, None
         new._releasing = lost._releasing
@@ -391,7 +390,7 @@ class Judge:
     def _judge_restored(self, lost: Judge, content: Mapping[RecordId, SourceRecord]) -> None:
         """Judge that what a backup brought back lacks what was erased since."""
         for place, record in content.items():
-            if lost._erasures.must_stay_away(record, lost._ended_erasures):
+            if lost._erasures.must_stay_away(record):
                 raise BrokenPromiseError(f"{_name(place)} was erased, and is back with the backup.")
 
     def _judge_taken_back(self, snapshot: Snapshot, content: Collection[RecordId], starts: Mapping[int, int]) -> None:
@@ -619,7 +618,6 @@ class Judge:
         Raises:
             BrokenPromiseError: a file that held an erased key is still there.
         """
-        self._ended_erasures.add(process)
         left = [path for path, by in self._erased_files.items() if by == process and path.exists()]
         if left:
             raise BrokenPromiseError(f"{left[0].name} is there, and {process} said that it is deleted.")
