@@ -38,10 +38,9 @@ from winnow.engine.latest_shares import (
     find_latest_share,
     read_latest_range,
     run_rounds,
-    run_units,
 )
 from winnow.engine.latest_update import write_part
-from winnow.engine.spark_application import open_spark_context, run_tasks
+from winnow.engine.spark_application import open_spark_context, run_partition_tasks
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import DEFAULT_GIANT_BYTES, WorkUnit, count_key_shares, plan_tasks
 from winnow.engine.task_resources import TaskBudget
@@ -147,13 +146,7 @@ def run_update_plan(
 
         def run(units: Sequence[WorkUnit]) -> list[Result]:
             tasks, share = plan_tasks(units, cores, budget, maximum_tasks)
-            return run_tasks(
-                context,
-                tasks,
-                lambda some, report: run_units(
-                    some, report, lambda unit: run_update_unit(unit, share, open_rows, judge)
-                ),
-            )
+            return run_partition_tasks(context, tasks, lambda unit: run_update_unit(unit, share, open_rows, judge))
 
         cores_used = min(cores, maximum_tasks or cores)
         return carry_out_update_plan(uri, plan, run, judge, cores=cores_used, giant_bytes=giant_bytes)

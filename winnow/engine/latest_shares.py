@@ -7,9 +7,8 @@ rounds are those of one application; the partitions that stay whole are in the f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any, Self, TypeVar
 
 import pyarrow as pa
@@ -17,7 +16,6 @@ import pyarrow as pa
 from winnow.engine.events import emit_event
 from winnow.engine.latest_records import check_local_pages, list_surviving, read_survivors
 from winnow.engine.rewrite import SegmentGroup
-from winnow.engine.spark_application import ReportEvent
 from winnow.engine.strategy_diff import RecordOrder
 from winnow.engine.survivors import load_survivors, write_survivors
 from winnow.engine.task_planning import WorkUnit, estimate_copy_bytes, split_groups
@@ -98,6 +96,13 @@ class StateUnit(WorkUnit, ABC):
     survivors: tuple[str, ...] = ()
 
     @property
+    def range(self) -> str | None:
+        """The part of the partition, as text for logs; None: all of it."""
+        if self.share is not None:
+            return f"share {self.share.number + 1} of {self.share.of}"
+        return None if self.group is None else f"range {self.range_number}"
+
+    @property
     @abstractmethod
     def log(self) -> PartitionPlan:
         """The plan of the partition, of :func:`winnow.engine.latest_records.build_latest_plan`."""
@@ -134,7 +139,7 @@ def run_rounds(units: Sequence[Unit], counts: Sequence[int], run: RunUnits, core
     ]
     done += run(ranges) if ranges else []
     for unit in divided.values():
-        emit_event(build_partition_event(unit.topic, {"partition": unit.partition}))
+        emit_event({"event": "partition", "topic": unit.topic, "partition": unit.partition})
     return done, len(units) - len(divided) + len(ranges)
 
 
@@ -157,24 +162,3 @@ def _split_by_offsets(unit: Unit, found: Sequence[LatestShare], cores: int) -> I
             range_number=number,
             survivors=survivors,
         )
-
-
-def run_units(
-    tasks: Iterable[Sequence[WorkUnit]], report: ReportEvent, run: Callable[[WorkUnit], Result]
-) -> Iterator[Result]:
-    """Run the units of ``tasks`` one after another, and report each that is a whole partition.
-
-    ``run``: never raises; its result has ``error`` where the unit failed.
-    """
-    for unit in chain.from_iterable(tasks):
-        assert isinstance(unit, StateUnit)
-        result = run(unit)
-        if unit.share is None and unit.group is None:
-            report(build_partition_event(unit.topic, result))
-        yield result
-
-
-def build_partition_event(topic: str, result: Result) -> dict[str, Any]:
-    """Build the event of a partition that has ended."""
-    error = {"error": result["error"]} if "error" in result else {}
-    return {"event": "partition", "topic": topic, "partition": result["partition"], **error}

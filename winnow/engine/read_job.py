@@ -21,11 +21,10 @@ from winnow.engine.latest_shares import (
     find_latest_share,
     read_latest_range,
     run_rounds,
-    run_units,
 )
 from winnow.engine.read_parts import collect_read_results, run_read_part, write_read_file
 from winnow.engine.read_plans import ReadKind, ReadPart, ReadPlan
-from winnow.engine.spark_application import open_spark_context, run_tasks
+from winnow.engine.spark_application import open_spark_context, run_partition_tasks
 from winnow.engine.staging import parse_plan_argument
 from winnow.engine.task_planning import DEFAULT_GIANT_BYTES, WorkUnit, count_key_shares, plan_tasks
 from winnow.engine.task_resources import TaskBudget
@@ -78,9 +77,7 @@ def run_read_plan(
 
         def run(units: Sequence[WorkUnit]) -> list[Result]:
             tasks, share = plan_tasks(units, cores, budget, maximum_tasks)
-            return run_tasks(
-                context, tasks, lambda some, report: run_units(some, report, lambda unit: run_read_unit(unit, share))
-            )
+            return run_partition_tasks(context, tasks, lambda unit: run_read_unit(unit, share))
 
         return carry_out_read_plan(uri, plan, run, cores=min(cores, maximum_tasks or cores), giant_bytes=giant_bytes)
 

@@ -72,16 +72,17 @@ def run_tasks(
 def run_partition_tasks(
     context: SparkContext, tasks: Sequence[Sequence[WorkUnit]], run: Callable[[WorkUnit], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run partitions one after another inside each task, and report each; return the results of ``run``.
+    """Run units one after another inside each task, and report each whole partition; return the results of ``run``.
 
-    ``run``: never raises; its result has ``error`` where the partition failed.
+    ``run``: never raises; its result has ``error`` where the unit failed.
     """
 
     def run_units(some: Iterable[Sequence[WorkUnit]], report: ReportEvent) -> Iterator[dict[str, Any]]:
         for unit in chain.from_iterable(some):
             result = run(unit)
-            event = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
-            report(event | ({"error": result["error"]} if "error" in result else {}))
+            if unit.range is None:
+                event = {"event": "partition", "topic": unit.topic, "partition": unit.partition}
+                report(event | ({"error": result["error"]} if "error" in result else {}))
             yield result
 
     return run_tasks(context, tasks, run_units)
